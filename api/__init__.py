@@ -1,0 +1,1 @@
+"""Floor 3: what answers questions (native HTTP and NATS routes)."""
