@@ -1,0 +1,83 @@
+"""What the API is given: the projection, the state of the reading, a connection and a few values (floor 3).
+
+`fleetfold` opens all of it and hands in one `Service`; the API opens nothing and closes nothing of it. Everything
+here may be asked from any thread, and so often (once per answer) that it must cost microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from projections.projection import Projection
+
+ReadingState = Literal["starting", "reading", "waiting", "stopped"]
+"""`starting`: the stream was not seen yet; `reading`: records arrive; `waiting`: the broker does not answer;
+`stopped`: the reader stopped for a reason that a person has to look at (`last_error`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReading:
+    """How far one stream is read and folded.
+
+    `seq` is the last record in a committed transaction, `head` the last one the broker said it holds, `head_at_start`
+    what `head` was when this process first saw the stream (None: not seen yet, so it may not exist). `lag_ms` is for
+    how long the oldest record that is not folded yet has been waiting: 0 with everything folded, and growing while the
+    broker does not answer. `generations` counts the consumers made so far, `holes` the records proven deleted.
+    """
+
+    stream: str
+    epoch: str = ""
+    seq: int = 0
+    stored_at_ns: int = 0
+    head: int | None = None
+    head_at_start: int | None = None
+    pending: int = 0
+    lag_ms: float = 0.0
+    generations: int = 0
+    holes: int = 0
+    state: ReadingState = "starting"
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The SQL replica as this process knows it; `url` is None while there is none to forward to, `reason` says why."""
+
+    state: Literal["off", "starting", "ready", "away"] = "off"
+    url: str | None = None
+    reason: str = ""
+    lag_ms: float | None = None
+    restarts: int = 0
+
+
+def _no_replica() -> Replica:
+    return Replica()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """All that routes may use.
+
+    `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event loop (None:
+    no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`, `degraded`, … as the
+    evaluator says it. `admin_token` of "" means that nobody is asked for one.
+    """
+
+    projection: Projection
+    readings: Callable[[], Mapping[str, StreamReading]]
+    version: str
+    nats_url: str
+    nc: Client | None = None
+    admin_token: str = field(default="", repr=False)
+    liveness_mode: Callable[[], str] = lambda: "off"
+    replica: Callable[[], Replica] = _no_replica
+
+    @property
+    def sql_url(self) -> str | None:
+        """Return where SQL is forwarded to, or None while there is nobody to answer."""
+        return self.replica().url
