@@ -1,7 +1,7 @@
 """What the API is given: the projection, the state of the reading, a connection and a few values (floor 3).
 
-`fleetfold` opens all of it and hands in one `Service`; the API opens nothing and closes nothing of it. Everything
-here may be asked from any thread, and so often (once per answer) that it must cost microseconds.
+`fleetfold` opens all of it and hands in one `Service`; the API opens nothing and closes nothing of it.
+Everything here may be asked from any thread, and so often (once per answer) that it must cost microseconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
-
     from projections.projection import Projection
 
 ReadingState = Literal["starting", "reading", "waiting", "stopped"]
@@ -24,10 +23,11 @@ ReadingState = Literal["starting", "reading", "waiting", "stopped"]
 class StreamReading:
     """How far one stream is read and folded.
 
-    `seq` is the last record in a committed transaction, `head` the last one the broker said it holds, `head_at_start`
-    what `head` was when this process first saw the stream (None: not seen yet, so it may not exist). `lag_ms` is for
-    how long the oldest record that is not folded yet has been waiting: 0 with everything folded, and growing while the
-    broker does not answer. `generations` counts the consumers made so far, `holes` the records proven deleted.
+    `seq` is the last record in a committed transaction, `head` the last one the broker said it holds,
+    `head_at_start` what `head` was when this process first saw the stream (None: not seen yet, so it may
+    not exist). `lag_ms` is for how long the oldest record that is not folded yet has been waiting: 0 with
+    everything folded, and growing while the broker does not answer. `generations` counts the consumers made
+    so far, `holes` the records proven deleted.
     """
 
     stream: str
@@ -46,7 +46,7 @@ class StreamReading:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The SQL replica as this process knows it; `url` is None while there is none to forward to, `reason` says why."""
+    """The SQL replica as this process knows it; `url` is None while nobody answers there, `reason` says why."""
 
     state: Literal["off", "starting", "ready", "away"] = "off"
     url: str | None = None
@@ -63,9 +63,9 @@ def _no_replica() -> Replica:
 class Service:
     """All that routes may use.
 
-    `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event loop (None:
-    no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`, `degraded`, … as the
-    evaluator says it. `admin_token` of "" means that nobody is asked for one.
+    `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event
+    loop (None: no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`,
+    `degraded`, … as the evaluator says it. `admin_token` of "" means that nobody is asked for one.
     """
 
     projection: Projection
