@@ -70,7 +70,8 @@ REQUEST_REFUSED = Kind("http_error", 400, "The request cannot be served")
 KINDS = (
     INVALID_PARAMETER, UNKNOWN_PARAMETER, INVALID_CURSOR, INVALID_NODE_ID, INVALID_BODY, REFUSED,
     UNAUTHORIZED, UNKNOWN_ROUTE, UNKNOWN_NODE, METHOD_NOT_ALLOWED, VERSION_CONFLICT, NODE_RETIRED,
-    OVERSIZED, INTERNAL, NOT_READY, BROKER_UNAVAILABLE, STORE_UNAVAILABLE, POSITION_NOT_REACHED, REQUEST_REFUSED,
+    OVERSIZED, INTERNAL, NOT_READY, BROKER_UNAVAILABLE, STORE_UNAVAILABLE, POSITION_NOT_REACHED,
+    REQUEST_REFUSED,
 )  # fmt: skip
 
 _KIND_OF_ERROR: tuple[tuple[type[FleetfoldError], Kind], ...] = (
@@ -204,8 +205,8 @@ def _of_http(err: HTTPException, request: Request) -> ProblemError:
 
 
 def _instance(scope: Scope) -> str:
-    raw = scope.get("raw_path")
-    return raw.decode("ascii", "replace") if raw else scope["path"]
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("ascii", "replace")
 
 
 class UnexpectedErrors:

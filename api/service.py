@@ -21,23 +21,20 @@ ReadingState = Literal["starting", "reading", "waiting", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """How far one stream is read and folded.
+    """How the reading of one stream goes; how far it is folded, the projection's own cursors say.
 
-    `seq` is the last record in a committed transaction, `head` the last one the broker said it holds,
-    `head_at_start` what `head` was when this process first saw the stream (None: not seen yet, so it may
-    not exist). `lag_ms` is for how long the oldest record that is not folded yet has been waiting: 0 with
-    everything folded, and growing while the broker does not answer. `generations` counts the consumers made
-    so far, `holes` the records proven deleted.
+    `head` is the last record the broker said it holds, `head_at_start` what `head` was when this process
+    first saw the stream (None: not seen yet, so it may not exist). `lag_ms` is for how long the oldest
+    record that is not folded yet has been waiting: 0 with everything folded, growing while the broker does
+    not answer, None before it was ever asked. `generations` counts the consumers made so far, `holes` the
+    records proven deleted.
     """
 
     stream: str
-    epoch: str = ""
-    seq: int = 0
-    stored_at_ns: int = 0
     head: int | None = None
     head_at_start: int | None = None
     pending: int = 0
-    lag_ms: float = 0.0
+    lag_ms: float | None = None
     generations: int = 0
     holes: int = 0
     state: ReadingState = "starting"
@@ -46,7 +43,7 @@ class StreamReading:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The SQL replica as this process knows it; `url` is None while nobody answers there, `reason` says why."""
+    """The SQL replica as this process knows it; `url` is None while it cannot answer, `reason` says why."""
 
     state: Literal["off", "starting", "ready", "away"] = "off"
     url: str | None = None
