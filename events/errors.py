@@ -12,6 +12,7 @@
     ├── EpochChangedError           a stream was deleted and made again
     ├── LogRewoundError             a stream ends before the cursor, or holds another record there
     ├── StoreError                  the DuckDB file cannot be used
+    ├── SettingsError               a setting that is unknown or breaks a rule
     └── RefusedError                a request that is understood and not allowed
 
 Each says what, which and what now, and keeps the parts as fields. `code` is stable: it is what the wire,
@@ -52,7 +53,7 @@ class InvalidSubjectError(FleetfoldError):
 class UnreadableError(FleetfoldError):
     """A body that cannot be read as what its subject says.
 
-    `reason` is one of the stable codes in `events.codec`, `field` the path of the member at fault ("" for all).
+    `reason` is one of the stable codes in `events.reasons`, `field` the path of the member ("" for all).
     """
 
     code = "unreadable"
@@ -82,7 +83,8 @@ class OversizedError(FleetfoldError):
     def __init__(self, subject: str, *, size_bytes: int, limit_bytes: int) -> None:
         self.subject, self.size_bytes, self.limit_bytes = subject, size_bytes, limit_bytes
         super().__init__(
-            f"the record for {subject} has {size_bytes} bytes, the limit is {limit_bytes}: send fewer or shorter members"
+            f"the record for {subject} has {size_bytes} bytes, the limit is {limit_bytes}: "
+            f"send fewer or shorter members"
         )
 
 
@@ -93,7 +95,9 @@ class StreamDriftError(FleetfoldError):
 
     def __init__(self, stream: str, *, differences: dict[str, tuple[object, object]]) -> None:
         self.stream, self.differences = stream, differences
-        listed = "; ".join(f"{k} is {have!r}, declared {want!r}" for k, (have, want) in sorted(differences.items()))
+        listed = "; ".join(
+            f"{name} is {have!r}, declared {want!r}" for name, (have, want) in sorted(differences.items())
+        )
         super().__init__(
             f"stream {stream} differs from its declaration: {listed}. "
             f"Change it with the nats tool, or declare what you want in the settings"
@@ -117,7 +121,9 @@ class LogGapError(FleetfoldError):
 
     def __init__(self, stream: str, *, low: int, high: int, found: int) -> None:
         self.stream, self.low, self.high, self.found = stream, low, high, found
-        super().__init__(f"stream {stream}: records {low} to {high} were not delivered, but the broker still has {found}")
+        super().__init__(
+            f"stream {stream}: records {low} to {high} were not delivered, but the broker still has {found}"
+        )
 
 
 class EpochChangedError(FleetfoldError):
@@ -128,8 +134,8 @@ class EpochChangedError(FleetfoldError):
     def __init__(self, stream: str, *, known: str, found: str) -> None:
         self.stream, self.known, self.found = stream, known, found
         super().__init__(
-            f"stream {stream} was created at {found}, the stored position belongs to the one created at {known}: "
-            f"the tables are of another log and must be rebuilt"
+            f"stream {stream} was created at {found}, the stored position belongs to the one created at "
+            f"{known}: the tables are of another log and must be rebuilt"
         )
 
 
@@ -150,6 +156,12 @@ class StoreError(FleetfoldError):
     """The DuckDB file cannot be opened, read or written."""
 
     code = "store"
+
+
+class SettingsError(FleetfoldError):
+    """A setting that nobody knows, or a value that breaks its rule."""
+
+    code = "setting"
 
 
 class RefusedError(FleetfoldError):

@@ -1,8 +1,9 @@
 """Node ids, zones and the subject token of each (floor 1, pure).
 
-A node id is any text of 1 to 250 bytes of UTF-8 in NFC. Its token keeps `[A-Za-z0-9_-]` and percent-encodes every
-other byte in upper case, so a token is one subject token, never a wildcard, and names exactly one id.
-A zone's token begins with `~`, which no node token can, so that no filter about a node matches a zone's facts.
+A node id is any text of 1 to 250 bytes of UTF-8 in NFC. Its token keeps `[A-Za-z0-9_-]` and percent-encodes
+every other byte in upper case, so a token is one subject token, never a wildcard, and names exactly one id.
+A zone's token begins with `~`, which no node token can, so that no filter about a node matches a zone's facts
+(docs/adr/0001-zone-tokens.md).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ NodeVersion = NewType("NodeVersion", int)
 """The stream sequence of the last record about a node: what a conditional append expects."""
 
 MAX_NODE_ID_BYTES = 250
-# A token is at most three times as long; with the rest of a subject it stays below the broker's 4 KiB control line
-# and within the 255 bytes of a file name where an id is short enough to be one.
+# A token is at most three times as long; with the rest of a subject it stays far below the broker's control
+# line of 4 KiB. UUIDs and practically all DNS names fit.
 
 ZONE_MARK = "~"
 _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+\Z")
@@ -38,7 +39,8 @@ def node_id(text: str) -> NodeId:
     except UnicodeEncodeError as err:
         raise InvalidNodeIdError(text, why="it is not valid Unicode") from err
     if not 1 <= size_bytes <= MAX_NODE_ID_BYTES:
-        raise InvalidNodeIdError(text, why=f"it has {size_bytes} bytes of UTF-8, allowed are 1 to {MAX_NODE_ID_BYTES}")
+        why = f"it has {size_bytes} bytes of UTF-8, allowed are 1 to {MAX_NODE_ID_BYTES}"
+        raise InvalidNodeIdError(text, why=why)
     return NodeId(text)
 
 

@@ -18,7 +18,8 @@ class Cursor:
     """The last record folded. `epoch` is the stream's creation time, spelled as the broker spells it.
 
     `stored_at_ns` (nanoseconds since 1970, the broker's clock) catches a restored backup or a lost tail whose
-    sequences were written again: the record at `seq` must still have that time. An empty epoch means "never read".
+    sequences were written again: the record at `seq` must still have that time. An empty epoch means that
+    nothing was ever read.
     """
 
     epoch: str = ""
@@ -28,10 +29,11 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one stream in stream order, contiguous but for `holes`, which the broker proved to be deleted.
+    """Records of one stream in stream order, contiguous but for `holes`, which the broker proved deleted.
 
-    The four columns have one length, which may be 0 only where `holes` is not empty. `pending` is how many records the
-    broker still held after the last one: the lag. A batch may repeat after a crash; `cursor` decides what is new.
+    The four columns have one length, which may be 0 only where `holes` is not empty. `pending` is how many
+    records the broker still held after the last one: the lag. A batch may repeat after a crash; `cursor`
+    decides what is new.
     """
 
     stream: str

@@ -32,7 +32,7 @@ API_PREFIX = "fleet.api.v1"
 
 @dataclass(frozen=True, slots=True)
 class FactSubject:
-    """What a subject of the stream FLEET says: who wrote, about which node or zone (one is None), and what."""
+    """What a subject of the stream FLEET says: who wrote, about which node or zone, and what."""
 
     owner: Owner
     node_id: NodeId | None
@@ -53,6 +53,11 @@ def zone_subject(about: Zone, verb: str) -> str:
 def node_facts_filter(about: NodeId) -> str:
     """Return the filter over every fact about one node: what an expected last sequence is counted over."""
     return f"{ROOT}.*.{token(about)}.*"
+
+
+def zone_facts_filter(about: Zone) -> str:
+    """Return the filter over every fact about one zone: what an expected last sequence is counted over."""
+    return f"{ROOT}.zone.{zone_token(about)}.*"
 
 
 def beat_subject(about: NodeId) -> str:

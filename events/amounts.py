@@ -1,0 +1,74 @@
+"""Amounts of resources: exact decimals from JSON numbers (floor 1, pure).
+
+An amount has at most nine decimal places and lies strictly between -10^28 and 10^28. It is never a boolean,
+never a text and never "not a number": zero, unknown (None) and absent stay three different things.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Annotated
+
+from pydantic import PlainValidator, WithJsonSchema
+
+LIMIT = 10**28
+# What a column DECIMAL(38, 9) can hold, with a digit to spare for sums over a fleet.
+
+PLACES = 9
+_SMALLEST = Decimal(1).scaleb(-PLACES)
+_EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
+# 28 digits and nine places need 37; the caller's own decimal context must not decide what is stored.
+
+
+class ExactFloat(float):
+    """A JSON number that a float alone would not hold: `text` is how it was written."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> ExactFloat:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def amount(value: object) -> Decimal:
+    """Return a number as an amount, rounded half to even at nine places.
+
+    Raises ValueError for anything but an int, float or Decimal, and for a number out of range or not finite.
+    """
+    kind = type(value)
+    if kind is int:
+        if -LIMIT < value < LIMIT:  # type: ignore[operator]
+            return Decimal(value)  # type: ignore[arg-type]
+    elif kind is float or kind is ExactFloat:
+        if -LIMIT < value < LIMIT:  # type: ignore[operator]
+            return _from_float(value)  # type: ignore[arg-type]
+    elif kind is Decimal:
+        if value.is_finite() and -LIMIT < value < LIMIT:  # type: ignore[attr-defined, operator]
+            return _rounded(value)  # type: ignore[arg-type]
+    else:
+        raise ValueError("an amount is a JSON number")
+    raise ValueError("an amount lies between -1e28 and 1e28")
+
+
+def _from_float(value: float) -> Decimal:
+    if isinstance(value, ExactFloat):
+        # A text that is so small that its exponent is beyond Decimal's has become 0.0.
+        return _rounded(Decimal(value.text)) if value else Decimal(0)
+    if value.is_integer():
+        return Decimal(int(value))
+    text = repr(value)
+    exact = Decimal(text)
+    return exact if len(text) <= PLACES + 2 and "e" not in text else _rounded(exact)
+
+
+def _rounded(exact: Decimal) -> Decimal:
+    exponent = exact.as_tuple().exponent
+    assert isinstance(exponent, int), "only finite decimals come here"
+    if exponent < -PLACES:
+        return exact.quantize(_SMALLEST, context=_EXACT)
+    return exact
+
+
+Amount = Annotated[Decimal, PlainValidator(amount), WithJsonSchema({"type": "number"})]
