@@ -13,6 +13,12 @@ from tests.support.brokers import AnyBroker, ContainerBroker, OutsideBroker
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What runs a test that is marked `anyio`."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def outside_broker() -> OutsideBroker | None:
     """The broker that `NATS_URL` names, found empty at the start of the session."""
     url = os.environ.get("NATS_URL", "")

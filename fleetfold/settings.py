@@ -1,0 +1,300 @@
+"""What can be set, with its default and its rule (floor 4). Reading it from its places is `settings_sources`.
+
+A setting is one leaf of `Settings`: `liveness.interval_s` is `FLEETFOLD_LIVENESS__INTERVAL_S` in the
+environment and `interval_s` under `[liveness]` in `fleetfold.toml`. An empty string means "not set"
+everywhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+ENV_PREFIX = "FLEETFOLD_"
+ENV_BETWEEN_LEVELS = "__"
+TOML_FILE = "fleetfold.toml"
+DEFAULT_HTTP = "127.0.0.1:8470"
+DEFAULT_BROKER_PORT = 4222
+GRACE_INTERVALS = 3
+# A grace of fewer intervals calls a node lost after one dropped beat and one late one.
+
+Secrets = tuple[SecretStr, ...]
+
+
+class _Group(BaseModel):
+    """One level of settings below the first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class NatsSettings(_Group):
+    """Where the broker is."""
+
+    url: str | None = Field(
+        default=None,
+        description="The broker to use; `up` starts one of its own on 127.0.0.1:4222 where none is given",
+        json_schema_extra={"flag": "--nats"},
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_broker_url(cls, url: str | None) -> str | None:
+        if url is not None and urlsplit(url).scheme not in {"nats", "tls", "ws", "wss"}:
+            raise ValueError("a broker's address looks like nats://127.0.0.1:4222")
+        return url
+
+
+class LivenessSettings(_Group):
+    """How long silence may last."""
+
+    interval_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=86_400,
+        description="Seconds between two heartbeats of an agent; fractions allowed",
+    )
+    grace_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=864_000,
+        description="Silence after which a node is called lost, in seconds; at least 3 × the interval",
+    )
+
+    @model_validator(mode="after")
+    def _grace_covers_three_intervals(self) -> Self:
+        if self.grace_s < GRACE_INTERVALS * self.interval_s:
+            raise ValueError(
+                f"a grace of {self.grace_s:g} s is shorter than {GRACE_INTERVALS} × the interval of "
+                f"{self.interval_s:g} s: set the grace to {GRACE_INTERVALS * self.interval_s:g} s or more, "
+                f"or the interval to {self.grace_s / GRACE_INTERVALS:g} s or less"
+            )
+        return self
+
+
+class SqlSettings(_Group):
+    """Where analysts' SQL is answered."""
+
+    url: str | None = Field(
+        default=None,
+        description="The SQL replica that `POST /fleet/v1/sql` goes to; none: `up` and `serve` start one",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_http_url(cls, url: str | None) -> str | None:
+        if url is not None and urlsplit(url).scheme not in {"http", "https"}:
+            raise ValueError("a replica's address looks like http://127.0.0.1:8471")
+        return url
+
+
+class FuseSettings(_Group):
+    """The dialect `fuse`."""
+
+    master_token: SecretStr | None = Field(
+        default=None,
+        description="Bearer token of the dialect `fuse` for everything; none: open, as its document says",
+    )
+    api_keys: Secrets = Field(
+        default=(), description="Further keys of the dialect `fuse`, which may not register hosts (JSON list)"
+    )
+    registration: Literal["enabled", "disabled"] = Field(
+        default="enabled", description="Whether hosts may register through the dialect `fuse`"
+    )
+    reregister: Literal["safe", "documented"] = Field(
+        default="safe",
+        description="What a second registration may overwrite: `safe` keeps what operators decided",
+    )
+
+
+class CaravanseraiSettings(_Group):
+    """The dialect `caravanserai`."""
+
+    name_rule: Literal["label", "subdomain"] = Field(
+        default="label", description="Which names the dialect `caravanserai` takes"
+    )
+
+
+class AriaSettings(_Group):
+    """The dialect `aria-pin`."""
+
+    agent_tokens: Secrets = Field(
+        default=(), description="Tokens with which agents of the dialect `aria-pin` register (JSON list)"
+    )
+
+
+class HostReservation(_Group):
+    """What a host keeps for itself."""
+
+    vcpus: float = Field(default=0, ge=0)
+    memory_bytes: int = Field(default=0, ge=0)
+
+
+class StratumSettings(_Group):
+    """The dialect `stratum`."""
+
+    agent_tokens: Secrets = Field(
+        default=(), description="Tokens of agents of the dialect `stratum` (JSON list)"
+    )
+    user_tokens: Secrets = Field(default=(), description="Tokens of its readers (JSON list)")
+    admin_tokens: Secrets = Field(default=(), description="Tokens of its operators (JSON list)")
+    default_region: str = Field(default="default", description="Region of a node that names none")
+    default_availability_zone: str = Field(
+        default="default", description="Availability zone of a node that names none"
+    )
+    topology: Literal["cluster", "single-node"] = Field(
+        default="cluster", description="What the dialect `stratum` says it is"
+    )
+    host_reservation: HostReservation | None = Field(
+        default=None,
+        description='What each host keeps for itself: JSON `{"vcpus": 2, "memory_bytes": 4294967296}`',
+    )
+
+
+class Settings(BaseSettings):
+    """Every setting of a process; frozen, checked as a whole."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_BETWEEN_LEVELS,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+    )
+
+    http: str = Field(
+        default=DEFAULT_HTTP,
+        description="Where the API and the page listen; port 0 takes a free one",
+        json_schema_extra={"flag": "--http"},
+    )
+    data: Path = Field(
+        default=Path("fleetfold-data"),
+        description="Folder of the broker's store and the tables",
+        json_schema_extra={"flag": "--data"},
+    )
+    ephemeral: bool = Field(
+        default=False,
+        description="Empty temporary store, free ports, no agent, gone at exit",
+        json_schema_extra={"flag": "--ephemeral"},
+    )
+    admin_token: SecretStr | None = Field(
+        default=None,
+        description="Bearer token that native routes ask for (not `livez`, `readyz`); none: loopback only",
+    )
+    nats: NatsSettings = NatsSettings()
+    liveness: LivenessSettings = LivenessSettings()
+    sql: SqlSettings = SqlSettings()
+    fuse: FuseSettings = FuseSettings()
+    caravanserai: CaravanseraiSettings = CaravanseraiSettings()
+    aria: AriaSettings = AriaSettings()
+    stratum: StratumSettings = StratumSettings()
+
+    @field_validator("http")
+    @classmethod
+    def _is_host_and_port(cls, text: str) -> str:
+        host_and_port(text)
+        return text
+
+    @model_validator(mode="after")
+    def _strangers_need_a_token(self) -> Self:
+        host, _ = host_and_port(self.http)
+        if self.admin_token is None and not is_loopback(host):
+            raise ValueError(
+                f"{self.http} can be reached from other machines, and no token is set: "
+                f"set {ENV_PREFIX}ADMIN_TOKEN, or listen on 127.0.0.1"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the places in the order of their weight: arguments, environment, file."""
+        return init_settings, env_settings, _TomlWithoutEmpty(settings_cls, TOML_FILE)
+
+
+class _TomlWithoutEmpty(TomlConfigSettingsSource):
+    """The file, without the members that are empty strings."""
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what the file sets."""
+        return without_empty(super().__call__())
+
+
+def without_empty(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the table without its empty strings, at every level."""
+    kept = {name: without_empty(value) if isinstance(value, dict) else value for name, value in table.items()}
+    return {name: value for name, value in kept.items() if value not in ("", {})}
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Split `127.0.0.1:8470` or `[::1]:8470`; raise ValueError where it is neither."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"{text!r} is not host:port, such as {DEFAULT_HTTP}")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One setting: its path from the root, and where it can be given."""
+
+    path: tuple[str, ...]
+    annotation: Any
+    default: Any
+    description: str
+    flag: str
+
+    @property
+    def name(self) -> str:
+        """Return the dotted name."""
+        return ".".join(self.path)
+
+    @property
+    def variable(self) -> str:
+        """Return the name of the environment variable."""
+        return ENV_PREFIX + ENV_BETWEEN_LEVELS.join(self.path).upper()
+
+
+def leaves() -> tuple[Leaf, ...]:
+    """Return every setting, in the order of its declaration."""
+    found: list[Leaf] = []
+    for name, field in Settings.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, _Group):
+            found += [_leaf((name, below), field) for below, field in inner.model_fields.items()]
+        else:
+            found.append(_leaf((name,), field))
+    return tuple(found)
+
+
+def _leaf(path: tuple[str, ...], field: FieldInfo) -> Leaf:
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    return Leaf(path, field.annotation, field.default, field.description or "", str(extra.get("flag", "")))
