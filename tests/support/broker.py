@@ -25,10 +25,11 @@ def binary() -> str | None:
 
 
 class Broker:
-    """One `nats-server` process with JetStream. `url` stays the same over restarts."""
+    """One `nats-server` process, with JetStream unless told otherwise. `url` stays the same over restarts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, has_jetstream: bool = True) -> None:
         self.folder = folder
+        self._jetstream = ["-js", "-sd", str(folder / "store")] if has_jetstream else []
         self._port: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ class Broker:
         ports.mkdir()
         log = (self.folder / "broker.log").open("ab")
         self._process = subprocess.Popen(
-            [found, "-js", "-a", "127.0.0.1", "-p", str(self._port or -1), "-sd", str(self.folder / "store"),
+            [found, *self._jetstream, "-a", "127.0.0.1", "-p", str(self._port or -1),
              "--ports_file_dir", str(ports)],
             stdout=log, stderr=log, start_new_session=True,
         )
