@@ -1,8 +1,8 @@
 """Rows of the tables, one type for each (floor 2, pure).
 
-The fields of a type are the columns of its table in the table's order, so that a row goes to the store as it is. Times
-are aware and in UTC, amounts exact decimals or None for unknown, ids and labels always text. `cause_seq` is the
-sequence in FLEET of the fact that made the row, `version` that of the last record about the node, readable or not.
+The fields of a type are the columns of its table in the table's order: a row goes to the store as it is.
+Times are aware and in UTC, amounts exact, None is unknown, ids and labels are always text. `cause_seq` is the
+sequence in FLEET of the fact that made the row, `version` that of the last record about the node.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NodeRow(NamedTuple):
 
 
 class NodeHistoryRow(NamedTuple):
-    """The beginning of a band in which nothing of `state` to `incarnation` changes; the next row of the node ends it."""
+    """The beginning of a band with one `state` to `incarnation`; the node's next row ends it."""
 
     node_id: NodeId
     state: str
@@ -85,7 +85,7 @@ class CapacityRow(NamedTuple):
 
 
 class CapacityHistoryRow(NamedTuple):
-    """The beginning of a band of one resource. `status` is also `absent`, with no numbers, once the resource is gone."""
+    """The beginning of a band of one resource; `status` is `absent`, with no numbers, once it is gone."""
 
     node_id: NodeId
     resource: str
@@ -114,7 +114,7 @@ class DeviceRow(NamedTuple):
 
 
 class AllocationRow(NamedTuple):
-    """What one workload holds of one resource. A workload that holds no amounts has one row with resource ''."""
+    """What one workload holds of one resource; one that holds no amounts has a row with resource '' and 0."""
 
     node_id: NodeId
     workload: str
@@ -124,7 +124,7 @@ class AllocationRow(NamedTuple):
 
 
 class FactRow(NamedTuple):
-    """One record of FLEET that could be read; `data` is JSON text. `node_id` is None where it is about a zone."""
+    """One record of FLEET that could be read; `data` is JSON text. `node_id` is None for a zone's fact."""
 
     seq: int
     stored_at: datetime
@@ -152,7 +152,7 @@ class QuarantineRow(NamedTuple):
 
 
 class AnnouncementRow(NamedTuple):
-    """What subscribers are to hear: the n-th announcement of the fact `cause_seq`. `before` and `after` are JSON text."""
+    """The n-th announcement of the fact `cause_seq`, from 0; `before` and `after` are JSON text."""
 
     cause_seq: int
     n: int
