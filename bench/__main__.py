@@ -1,7 +1,8 @@
 """Run the measurements one after another: `python -m bench [NAME…]`, `python -m bench --list`.
 
-Each is a program of its own (`python -m bench.NAME`), prints its own table and says what it ran on. They are run
-one at a time, since two at once would measure each other. Nothing here passes or fails: figures are for people.
+Each is a program of its own (`python -m bench.NAME`), prints its own table and says what it ran on. They are
+run one at a time, since two at once would measure each other. Nothing here passes or fails: figures are for
+people.
 """
 
 from __future__ import annotations
