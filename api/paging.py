@@ -16,9 +16,9 @@ import orjson
 
 from api.problems import INVALID_CURSOR, ProblemError
 
-MAX_CURSOR_CHARS = 2048
-# A position is at most a node id of 250 bytes and a time: some 500 characters. Longer texts are not worth
-# decoding.
+MAX_CURSOR_CHARS = 4096
+# A position is at most a node id of 250 bytes, which may be six times as long in JSON, and a time: 2,100
+# characters. Longer texts are not worth decoding.
 
 _CHECK_BYTES = 8
 Position = list[str]
@@ -57,6 +57,8 @@ def _decode(cursor: str, of: bytes) -> Position:
     position = orjson.loads(body)
     if not isinstance(position, list) or not all(isinstance(part, str) for part in position):
         raise ValueError("not a position")
+    if encode(position, of=of) != cursor:
+        raise ValueError("not the one spelling of its position")
     return position
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:fleetfold:problem:"
-_LOG = logging.getLogger("fleetfold.api")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,133 @@
+"""What every answer says of itself: `as_of`, and waiting for `min_seq` (floor 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from fastapi import Response
+
+from api.json_text import dumps
+from api.positions import Positions
+from api.problems import INVALID_PARAMETER, POSITION_NOT_REACHED, ProblemError
+from api.questions import Questions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from api.service import Service
+
+FLEET = "FLEET"
+READ_STREAMS = (FLEET, "BEATS")
+MIN_SEQ_WITHIN = timedelta(seconds=5)
+# Longer than any commit takes with the reader up to date (under 1 s), shorter than the time-outs of usual
+# clients and proxies (10 to 30 s), so that the caller reads our problem and not theirs.
+
+CLOCKS_DIFFER_BY = timedelta(seconds=60)
+# How far `at` may lie in the future: the caller's clock is not ours. Beyond, it is a mistake worth naming.
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The state that an answer speaks of: everything stored before `time` is in it.
+
+    `epoch` and `seq` are the position in FLEET that is folded at least. `lag_ms` is for how long the oldest
+    record of FLEET or BEATS that is not folded yet has been waiting. Before the broker was first asked, it is
+    None and `time` that of the last folded fact (None with none).
+    """
+
+    epoch: str
+    seq: int
+    time: datetime | None
+    lag_ms: int | None
+
+    def members(self) -> dict[str, object]:
+        """Return the members of `as_of`."""
+        return {"epoch": self.epoch, "seq": self.seq, "time": self.time, "lag_ms": self.lag_ms}
+
+
+class Answers:
+    """What routes make their answers of: the service, its positions and its questions."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.projection = service.projection
+        self.positions = Positions(service.projection)
+        self.questions = Questions(service.projection)
+
+    def as_of(self, *, at: datetime | None = None) -> AsOf:
+        """Return what holds for an answer that is read from now on; `at` where it is about the past."""
+        cursor = self.projection.cursors().get(FLEET)
+        lag_ms = self.lag_ms()
+        if lag_ms is not None:
+            time = datetime.now(UTC) - timedelta(milliseconds=lag_ms)
+        elif cursor and cursor.stored_at_ns:
+            time = datetime.fromtimestamp(cursor.stored_at_ns / 1e9, UTC)
+        else:
+            time = None
+        if at is not None:
+            time = at if time is None else min(at, time)
+        epoch, seq = (cursor.epoch, cursor.seq) if cursor else ("", 0)
+        return AsOf(epoch=epoch, seq=seq, time=time, lag_ms=lag_ms)
+
+    def lag_ms(self) -> int | None:
+        """Return the larger lag of the two streams that answers come from, None while one is not known."""
+        readings = self.service.readings()
+        lags = [readings[stream].lag_ms for stream in READ_STREAMS if stream in readings]
+        known = [lag for lag in lags if lag is not None]
+        return round(max(known)) if len(known) == len(READ_STREAMS) else None
+
+    async def reached(self, min_seq: int | None) -> None:
+        """Wait until FLEET is folded up to `min_seq`; raise position_not_reached after the bound."""
+        if min_seq is None or self.positions.seq(FLEET) >= min_seq:
+            return
+        found = await self.positions.wait_for(FLEET, min_seq, within=MIN_SEQ_WITHIN)
+        if found < min_seq:
+            raise ProblemError(
+                POSITION_NOT_REACHED,
+                f"FLEET is folded up to {found} after {MIN_SEQ_WITHIN.total_seconds():g} s, "
+                f"asked was {min_seq}: retry, or ask without min_seq",
+                members={"min_seq": min_seq, "reached": found, "as_of": self.as_of().members()},
+                headers={"Retry-After": "1"},
+            )
+
+
+def answer(
+    members: Mapping[str, object], as_of: AsOf, *, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a 200 with the members and their `as_of`; `x-lag-ms` repeats the lag where it is known."""
+    made = Response(
+        dumps({**members, "as_of": as_of.members()}),
+        media_type="application/json",
+        headers=dict(headers or {}),
+    )
+    if as_of.lag_ms is not None:
+        made.headers["x-lag-ms"] = str(as_of.lag_ms)
+    return made
+
+
+def past(text: str | None) -> datetime | None:
+    """Return the moment that `at` names, in UTC; raise invalid_parameter for none or a future one."""
+    if not text:
+        return None
+    moment = moment_of(text, parameter="at")
+    if moment > datetime.now(UTC) + CLOCKS_DIFFER_BY:
+        raise _no_time("at", f"{text[:40]} lies in the future")
+    return moment
+
+
+def moment_of(text: str, *, parameter: str) -> datetime:
+    """Return an RFC 3339 time in UTC; raise invalid_parameter for anything else."""
+    spelled = text[:-6] + "+" + text[-5:] if len(text) > 6 and text[-6] == " " else text  # a + that a URL ate
+    try:
+        moment = datetime.fromisoformat(spelled)
+        if moment.tzinfo is None:
+            raise _no_time(parameter, "an offset is missing: end it with Z")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as err:
+        raise _no_time(parameter, "a time is written 2026-05-01T12:00:00Z") from err
+
+
+def _no_time(parameter: str, why: str) -> ProblemError:
+    return ProblemError(INVALID_PARAMETER, f"{parameter}: {why}", members={"parameter": parameter})
