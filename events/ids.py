@@ -81,6 +81,8 @@ def _encode(text: str) -> str:
 def _decode(text: str) -> str:
     if not _TOKEN.match(text):
         raise InvalidSubjectError(text, why="a token holds letters, digits, _, - and %XX in upper case only")
+    if "%" not in text:
+        return text
     try:
         decoded = unquote_to_bytes(text).decode()
     except UnicodeDecodeError as err:

@@ -13,8 +13,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from events.errors import InvalidNodeIdError, InvalidSubjectError
 from events.ids import NodeId, Zone, from_token, token, zone_from_token, zone_token
@@ -30,8 +29,7 @@ CHANGES_SUBJECTS = (f"{ROOT}.node.*.*.*",)
 API_PREFIX = "fleet.api.v1"
 
 
-@dataclass(frozen=True, slots=True)
-class FactSubject:
+class FactSubject(NamedTuple):
     """What a subject of the stream FLEET says: who wrote, about which node or zone, and what."""
 
     owner: Owner
