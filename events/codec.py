@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from events.amounts import ExactFloat
+from events.amounts import ExactFloat, amount
 from events.body import check_depth, read_object
 from events.envelope import JSON_TYPE, SPECVERSION, FactEvent, Opened, check_about, open_envelope
 from events.errors import InvalidSubjectError, UnreadableError
@@ -71,7 +71,7 @@ def decode_fact(
         sent_at = getattr(data, "sent_at", None)
     return Recorded(
         seq,
-        _EPOCH + timedelta(microseconds=stored_at_ns // 1000),
+        _EPOCH + timedelta(0, 0, stored_at_ns // 1000),
         subject,
         about.node_id,
         about.zone,
@@ -109,8 +109,8 @@ def encode_fact(event: FactEvent) -> bytes:
 def encode_json(value: object) -> bytes:
     """Return compact JSON of plain values, amounts, times and parts of facts, every number exact.
 
-    Members that have their default value are left out. Raises UnreadableError for half a surrogate pair and
-    for more levels than `events.body` reads.
+    Members that have their default value are left out. Raises UnreadableError for half a surrogate pair, for
+    more levels than `events.body` reads and for an amount out of range.
     """
     try:
         payload = orjson.dumps(value, default=_plain, option=orjson.OPT_UTC_Z)
@@ -200,7 +200,7 @@ def _plain(value: object) -> object:
         }
         return told | (value.model_extra or {})
     if isinstance(value, Decimal):
-        return orjson.Fragment(f"{value:f}".encode())
+        return orjson.Fragment(f"{amount(value):f}".encode())
     if isinstance(value, ExactFloat):
         return orjson.Fragment(value.text.encode())
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -12,10 +12,11 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any, TypeGuard, get_args
 
-from events.amounts import LIMIT, ExactFloat
+from events.amounts import LIMIT, ExactFloat, amount
 from events.body import NAN
 from events.facts import FactData, Registered, Time
 from events.ids import MAX_NODE_ID_BYTES
@@ -34,6 +35,8 @@ PROTECTED_PREFIX = "fleetfold/"
 
 MAX_LABEL_BYTES = 1024
 # Longer than any label that a scheduler knows; short enough that 60 of them fit into a record.
+_SHORT = MAX_LABEL_BYTES // 4
+# A text of so many characters is short enough without counting its bytes.
 
 MAX_INTERVAL_S = 30 * 86_400
 # A node that speaks less than once in 30 days is not monitored by silence.
@@ -96,7 +99,7 @@ def _plan(model: type[FactData]) -> _Plan:
 
 
 def time_or_none(value: object, field: str, warnings: Warnings) -> datetime | None:
-    """Return an RFC 3339 text as a UTC time; None and a warning for what is no such text or out of range.
+    """Return an RFC 3339 text as a UTC time; None and a warning for what is none or out of range.
 
     A text without an offset is taken as UTC.
     """
@@ -124,20 +127,25 @@ def _treat_registration(data: Data, warnings: Warnings) -> None:
         data["interval_s"] = None
     for name in _PLACES:
         place = data.get(name)
-        if type(place) is str and not (place.isascii() and len(place) <= MAX_NODE_ID_BYTES):
+        if type(place) is str and (not place.isascii() or len(place) > MAX_NODE_ID_BYTES):
             place = unicodedata.normalize("NFC", place)
             data[name] = _shortened(place, MAX_NODE_ID_BYTES, name, warnings)
-    if type(labels := data.get("labels")) is dict:
+    if type(labels := data.get("labels")) is dict and not _are_usual(labels):
         _drop_labels(labels, warnings)
         _treat_labels(data, "labels", warnings)
-    if type(resources := data.get("resources")) is dict:
-        for name, resource in resources.items():
-            if resource is None:
-                resources[name] = {}
+    if type(resources := data.get("resources")) is dict and None in resources.values():
+        data["resources"] = {
+            name: {} if resource is None else resource for name, resource in resources.items()
+        }
     if type(devices := data.get("devices")) is list:
-        for at, device in enumerate(devices):
-            if type(device) is dict and (memory := device.get("memory")) is not None:
-                device["memory"] = _amount(memory, f"devices.{at}.memory", warnings)
+        _treat_devices(devices, warnings)
+
+
+def _are_usual(labels: Data) -> bool:
+    for key, value in labels.items():
+        if type(value) is not str or len(value) > _SHORT or len(key) > _SHORT or key[:1] == "f":
+            return False
+    return True
 
 
 def _drop_labels(labels: Data, warnings: Warnings) -> None:
@@ -154,7 +162,7 @@ def _treat_labels(data: Data, member: str, warnings: Warnings) -> None:
     if type(labels) is not dict:
         return
     for key, value in labels.items():
-        if len(key) * 4 > MAX_LABEL_BYTES or (type(value) is str and len(value) * 4 > MAX_LABEL_BYTES):
+        if len(key) > _SHORT or (type(value) is str and len(value) > _SHORT):
             break
     else:
         return
@@ -177,6 +185,15 @@ def _shortened(text: str, limit_bytes: int, field: str, warnings: Warnings) -> s
     return whole[: limit_bytes - len(mark.encode())].decode(errors="ignore") + mark
 
 
+def _treat_devices(devices: list[Any], warnings: Warnings) -> None:
+    for at, device in enumerate(devices):
+        if type(device) is dict and (memory := device.get("memory")) is not None:
+            if type(memory) is int and 0 <= memory < LIMIT:
+                device["memory"] = Decimal(memory)
+            else:
+                device["memory"] = _amount(memory, f"devices.{at}.memory", warnings)
+
+
 def _treat_resources(data: Data, warnings: Warnings) -> None:
     resources = data.get("resources")
     if type(resources) is not dict:
@@ -184,11 +201,12 @@ def _treat_resources(data: Data, warnings: Warnings) -> None:
     for name, resource in resources.items():
         if type(resource) is dict:
             for member, value in resource.items():
-                # Nearly every number ends here; one call for each would cost a tenth of a whole decode.
-                if (type(value) is int or type(value) is float) and 0 <= value < LIMIT:
-                    continue
                 if member in _AMOUNTS:
-                    resource[member] = _amount(value, f"resources.{name[:200]}.{member}", warnings)
+                    # Nearly every amount is a whole number; a call for each costs a tenth of a decode.
+                    if type(value) is int and 0 <= value < LIMIT:
+                        resource[member] = Decimal(value)
+                    else:
+                        resource[member] = _amount(value, f"resources.{name[:200]}.{member}", warnings)
 
 
 def _treat_amounts(data: Data, warnings: Warnings) -> None:
@@ -213,6 +231,7 @@ def _amount(value: object, field: str, warnings: Warnings) -> object:
             return None
         if value < 0:
             warnings.append(FactWarning(NEGATIVE_AMOUNT, field, f"{value}"[:60]))
+        return amount(value)
     return value
 
 
