@@ -13,6 +13,7 @@
     ├── LogRewoundError             a stream ends before the cursor, or holds another record there
     ├── StoreError                  the DuckDB file cannot be used
     ├── SettingsError               a setting that is unknown or breaks a rule
+    ├── UnreachableError            no usable answer from the API
     └── RefusedError                a request that is understood and not allowed
 
 Each says what, which and what now, and keeps the parts as fields. `code` is stable: it is what the wire,
@@ -153,15 +154,32 @@ class LogRewoundError(FleetfoldError):
 
 
 class StoreError(FleetfoldError):
-    """The DuckDB file cannot be opened, read or written."""
+    """The DuckDB file cannot be opened, read or written.
+
+    `is_fatal` says that the open file will never work again: it has to be moved aside and built anew.
+    """
 
     code = "store"
+
+    def __init__(self, path: str, *, why: str, instead: str = "", is_fatal: bool = False) -> None:
+        self.path, self.why, self.instead, self.is_fatal = path, why, instead, is_fatal
+        super().__init__(f"the tables in {path} cannot be used ({why})" + (f": {instead}" if instead else ""))
 
 
 class SettingsError(FleetfoldError):
     """A setting that nobody knows, or a value that breaks its rule."""
 
     code = "setting"
+
+
+class UnreachableError(FleetfoldError):
+    """The API of a server gives no usable answer."""
+
+    code = "unreachable"
+
+    def __init__(self, url: str, *, why: str) -> None:
+        self.url, self.why = url, why
+        super().__init__(f"{url} does not answer ({why}): check that `fleetfold up` runs, or name it with --server")
 
 
 class RefusedError(FleetfoldError):
