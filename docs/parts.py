@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from docs import bad_input
+from docs.markdown import table
+from events import streams, subjects
+from events.ids import NodeId, Zone, token, zone_token
+from events.registry import TYPES
 from fleetfold.settings_table import settings_table
 
+EXAMPLE_IDS = ("n1", "a.b", "gpu 7", "smolfleet:w-1", "節点-1")
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a Markdown table; a bar or a line break in a cell is made harmless."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    cells = (" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) for line in lines)
-    return "\n".join(f"| {line} |" for line in cells)
+
+def streams_table() -> str:
+    """Return what the streams are and promise."""
+    rows = []
+    for spec in streams.ALL:
+        asked = streams.config(spec)
+        promises = [
+            name for name in ("deny_delete", "deny_purge", "allow_atomic", "allow_batched") if asked[name]
+        ]
+        rows.append(
+            (
+                f"`{spec.name}`",
+                ", ".join(f"`{subject}`" for subject in spec.subjects),
+                "for ever" if spec.max_age is None else f"{spec.max_age.total_seconds() / 3600:g} h",
+                "any" if spec.max_record_bytes == streams.UNLIMITED else f"{spec.max_record_bytes:,} bytes",
+                f"discard {spec.discard}" + "".join(f", `{name}`" for name in promises),
+            )
+        )
+    return table(("stream", "subjects", "kept", "largest record", "promises"), rows)
+
+
+def event_types_table() -> str:
+    """Return every event type with its subject and what it says."""
+    rows = []
+    for kind in TYPES:
+        about = "<zone>" if kind.owner == "zone" else "<node>"
+        meaning = (kind.model.__doc__ or "").strip().partition("\n")[0]
+        rows.append((f"`{kind.text}`", f"`{subjects.ROOT}.{kind.owner}.{about}.{kind.verb}`", meaning))
+    return table(("type", "subject", "what happened"), rows)
+
+
+def tokens_table() -> str:
+    """Return some ids with their subject tokens."""
+    rows = [(f"node `{text}`", f"`{token(NodeId(text))}`") for text in EXAMPLE_IDS]
+    rows.append(("zone `eu-1`", f"`{zone_token(Zone('eu-1'))}`"))
+    return table(("id", "subject token"), rows)
 
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_table,
+    "streams": streams_table,
+    "event-types": event_types_table,
+    "tokens": tokens_table,
+    "bad-facts": bad_input.facts_table,
+    "bad-beats": bad_input.beats_table,
 }
