@@ -7,7 +7,6 @@ everywhere.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,10 +21,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from fleetfold.addresses import DEFAULT_HTTP, host_and_port, is_loopback
+
 ENV_PREFIX = "FLEETFOLD_"
 ENV_BETWEEN_LEVELS = "__"
 TOML_FILE = "fleetfold.toml"
-DEFAULT_HTTP = "127.0.0.1:8470"
 DEFAULT_BROKER_PORT = 4222
 GRACE_INTERVALS = 3
 # A grace of fewer intervals calls a node lost after one dropped beat and one late one.
@@ -242,24 +242,6 @@ def without_empty(table: dict[str, Any]) -> dict[str, Any]:
     """Return the table without its empty strings, at every level."""
     kept = {name: without_empty(value) if isinstance(value, dict) else value for name, value in table.items()}
     return {name: value for name, value in kept.items() if value not in ("", {})}
-
-
-def host_and_port(text: str) -> tuple[str, int]:
-    """Split `127.0.0.1:8470` or `[::1]:8470`; raise ValueError where it is neither."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"{text!r} is not host:port, such as {DEFAULT_HTTP}")
-    return host.strip("[]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

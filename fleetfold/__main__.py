@@ -1,0 +1,5 @@
+"""`python -m fleetfold` is the command line."""
+
+from fleetfold.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""Questions of the command line to the API (floor 4): one connection a command, problems as errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from events.errors import RefusedError, UnreachableError
+from fleetfold.addresses import host_and_port, is_loopback, local_url
+
+PREFIX = "/fleet/v1"
+ANSWER_WITHIN_S = 30.0
+CONNECT_WITHIN_S = 3.0
+PAGE = 1_000
+
+Params = Mapping[str, str | int | list[str]]
+
+
+class Api:
+    """The API at one address. Use it with `with`."""
+
+    def __init__(self, server: str | None) -> None:
+        """Take the address (`http://127.0.0.1:8470`); None: where the settings say that it listens."""
+        import httpx  # noqa: PLC0415 - 0.2 s, and `--help` needs none of it
+
+        from fleetfold.settings_sources import load  # noqa: PLC0415 - 0.25 s
+
+        settings = load().settings
+        self.url = (server or local_url(*host_and_port(settings.http))).rstrip("/")
+        token = settings.admin_token
+        self._client = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token.get_secret_value()}"} if token else {},
+            timeout=httpx.Timeout(ANSWER_WITHIN_S, connect=CONNECT_WITHIN_S),
+            trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
+        )
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def get(self, path: str, params: Params | None = None) -> dict[str, Any]:
+        """Return the answer to a question; RefusedError for a problem, UnreachableError without an answer."""
+        answer: dict[str, Any] = self._send("GET", path, params=params).json()
+        return answer
+
+    def items(
+        self, path: str, params: Params | None = None, *, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Return the items of a list, page after page, `limit` at most."""
+        left = limit
+        cursor: str | None = None
+        while left is None or left > 0:
+            asked: dict[str, Any] = {**(params or {}), "limit": PAGE if left is None else min(left, PAGE)}
+            if cursor is not None:
+                asked["cursor"] = cursor
+            page = self.get(path, asked)
+            yield from page["items"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+            if left is not None:
+                left -= len(page["items"])
+
+    def sql(self, statement: str, *, accept: str) -> bytes:
+        """Return the answer to a read-only statement in the media type asked for."""
+        answer: bytes = self._send(
+            "POST", "/sql", json={"sql": statement}, headers={"Accept": accept}
+        ).content
+        return answer
+
+    def _send(self, method: str, path: str, **request: Any) -> Any:  # noqa: ANN401 - httpx types, imported late
+        import httpx  # noqa: PLC0415
+
+        try:
+            answer = self._client.request(method, PREFIX + path, **request)
+        except httpx.TransportError as err:
+            raise UnreachableError(self.url, why=str(err) or type(err).__name__) from err
+        if answer.is_success:
+            return answer
+        try:
+            problem = answer.json()
+            code, sentence = str(problem["code"]), str(problem.get("detail") or problem["title"])
+        except (ValueError, KeyError, TypeError):
+            code, sentence = f"http_{answer.status_code}", f"{self.url} answered {answer.status_code}"
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            raise RefusedError(
+                code, sentence, instead="set FLEETFOLD_ADMIN_TOKEN to the token of this server"
+            )
+        if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+            raise UnreachableError(self.url, why=sentence)
+        raise RefusedError(code, sentence)
+
+
+def node_path(node: str) -> str:
+    """Return the path of a node by its id."""
+    return f"/nodes/{quote(node, safe='')}"

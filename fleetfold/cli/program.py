@@ -1,0 +1,72 @@
+"""The program `fleetfold`: its commands, and how it ends (floor 4).
+
+Exit codes: 0 done, 1 refused, 2 wrong usage or settings, 3 the API or the broker cannot be reached.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from events.errors import BrokerUnavailableError, FleetfoldError, SettingsError, UnreachableError
+from fleetfold.cli import processes, questions, upkeep
+
+REFUSED, USAGE, UNREACHABLE = 1, 2, 3
+
+app = typer.Typer(
+    name="fleetfold",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The inventory of a fleet of machines: why a node is lost, a replayable log, SQL over the history.",
+    epilog="Begin with `fleetfold up`, then `fleetfold nodes` in another terminal.",
+)
+processes.add_to(app)
+questions.add_to(app)
+upkeep.add_to(app)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from fleetfold.version import version  # noqa: PLC0415 - importlib.metadata costs 20 ms
+
+        typer.echo(version())
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Take what is said before the command."""
+
+
+def main() -> None:
+    """Run the command that the arguments name, and end the process."""
+    try:
+        app()
+    except FleetfoldError as err:
+        print(f"fleetfold: {err}", file=sys.stderr)
+        sys.exit(exit_code(err))
+    except BrokenPipeError:  # the reader of our output has gone, such as `head`
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def exit_code(err: FleetfoldError) -> int:
+    """Return how the process ends after an error."""
+    match err:
+        case SettingsError():
+            return USAGE
+        case BrokerUnavailableError() | UnreachableError():
+            return UNREACHABLE
+        case _:
+            return REFUSED
