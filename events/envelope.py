@@ -21,6 +21,8 @@ from events.treatments import time_or_none
 
 SPECVERSION = "1.0"
 JSON_TYPE = "application/json"
+MAX_EVENT_ID = 512
+# A node's id (250 bytes), a boot id and a digest fit.
 BARE_VERSION = 1
 # A bare body cannot say its version, so it means the first, for ever.
 
@@ -59,12 +61,16 @@ def new_event(
 ) -> FactEvent:
     """Return an event to append. `source` is a URI reference such as `/api` or `/liveness`; `time` is aware.
 
-    Raises ValueError where the envelope would not be read back.
+    Raises ValueError for what would not be read back, and for an id that a message header cannot carry.
     """
     if type(data) not in REGISTRY.by_model:
         raise ValueError(f"{type(data).__name__} is the data of no event type")
-    if not (source and event_id and time.tzinfo):
-        raise ValueError("an event has a source, an id and an aware time")
+    if not (source and time.tzinfo):
+        raise ValueError("an event has a source and an aware time")
+    if not (event_id.isprintable() and event_id.strip() and len(event_id) <= MAX_EVENT_ID):
+        raise ValueError(f"{event_id[:80]!r} is no event id: 1 to {MAX_EVENT_ID} printable characters")
+    if event_id != event_id.strip():
+        raise ValueError(f"{event_id[:80]!r} is no event id: it begins or ends with a space")
     return FactEvent(data=data, about=about, source=source, event_id=event_id, time=time)
 
 

@@ -63,6 +63,16 @@ async def request(
     return answer
 
 
+async def send(nc: Client, subject: str, payload: bytes, *, headers: dict[str, str]) -> None:
+    """Hand one message to the client, unanswered; raise NoAnswerError where it does not take it."""
+    import nats.errors  # noqa: PLC0415 (as above)
+
+    try:
+        await nc.publish(subject, payload, headers=headers)
+    except (nats.errors.Error, OSError) as err:
+        raise NoAnswerError(str(err) or type(err).__name__, may_have_arrived=False) from err
+
+
 async def ask(
     nc: Client, verb: str, question: dict[str, Any] | None = None, *, doing: str, timeout_s: float = 5.0
 ) -> dict[str, Any]:
