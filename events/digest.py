@@ -3,21 +3,19 @@
 The digest is the first 16 hex digits of SHA-256 over canonical JSON of the registration's data as its sender
 wrote it, without the members `boot_id`, `seq` and `sent_at`. Canonical JSON here:
 
-- UTF-8; object members sorted by the code points of their names; no white space;
-- texts escaped as little as JSON allows: `\\"`, `\\\\`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t`, other control
-characters `\\u00xx`;
-- numbers in plain decimals without exponent, without a plus, without zeros that change nothing, so that 8,
-8.0 and
-  0.8e1 are the same; minus zero is 0; what is not finite is null;
-- null members are kept.
+- UTF-8; object members sorted by the code points of their names; no white space; null members are kept;
+- texts escaped as little as JSON allows: `\\"`, `\\\\`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t`, and `\\u00xx` for other controls;
+- numbers in plain decimals without exponent, without a plus, without zeros that change nothing, so that 8, 8.0
+  and 0.8e1 are the same; what a float cannot tell from zero is 0, what is beyond a float is null.
 
-From a shell: `jq -jcS 'del(.boot_id,.seq,.sent_at)' registration.json | sha256sum | cut -c1-16`, where whole
-numbers are written as such.
+From a shell, where whole numbers are written as such:
+`jq -jcS 'del(.boot_id,.seq,.sent_at)' registration.json | sha256sum | cut -c1-16`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -72,11 +70,12 @@ def _canonical(value: object) -> object:
 
 
 def _number(value: float | Decimal) -> orjson.Fragment | None:
-    text = value.text if isinstance(value, ExactFloat) else repr(value) if isinstance(value, float) else str(value)
-    exact = Decimal(text)
-    if not exact.is_finite():
+    size = float(value)
+    if not math.isfinite(size):
         return None
-    plain = f"{exact:f}"
-    if "." in plain:
-        plain = plain.rstrip("0").rstrip(".")
-    return orjson.Fragment(("0" if plain in ("-0", "") else plain).encode())
+    if size == 0:
+        return orjson.Fragment(b"0")
+    if isinstance(value, float):
+        value = Decimal(value.text if isinstance(value, ExactFloat) else repr(value))
+    plain = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return orjson.Fragment((plain.rstrip("0").rstrip(".") if "." in plain else plain).encode())
