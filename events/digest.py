@@ -4,9 +4,10 @@ The digest is the first 16 hex digits of SHA-256 over canonical JSON of the regi
 wrote it, without the members `boot_id`, `seq` and `sent_at`. Canonical JSON here:
 
 - UTF-8; object members sorted by the code points of their names; no white space; null members are kept;
-- texts escaped as little as JSON allows: `\\"`, `\\\\`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t`, and `\\u00xx` for other controls;
-- numbers in plain decimals without exponent, without a plus, without zeros that change nothing, so that 8, 8.0
-  and 0.8e1 are the same; what a float cannot tell from zero is 0, what is beyond a float is null.
+- texts escaped as little as JSON allows: quote and backslash, the five controls that have a letter of their
+  own, and `\\u00xx` for other controls;
+- numbers in plain decimals without exponent, without a plus, without zeros that change nothing, so that 8,
+  8.0 and 0.8e1 are the same; what a float cannot tell from zero is 0, what is beyond a float is null.
 
 From a shell, where whole numbers are written as such:
 `jq -jcS 'del(.boot_id,.seq,.sent_at)' registration.json | sha256sum | cut -c1-16`.

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import nats
 import pytest
 
 from events.errors import BrokerUnavailableError, StreamDriftError
@@ -15,16 +14,13 @@ from events.stream_admin import ensure_streams, stream_info
 from events.streams import ALL, BEATS, CHANGES, FLEET
 from tests.support.broker import Broker
 from tests.support.brokers import AnyBroker
+from tests.support.publishing import connect
 
 pytestmark = pytest.mark.anyio
 
 
-async def _ignore(_: Exception) -> None:
-    """The client reports each failed attempt to reconnect; here that is what is meant to happen."""
-
-
 async def test_missing_streams_are_created_as_declared_and_found_again(broker: AnyBroker) -> None:
-    nc = await nats.connect(broker.url)
+    nc = await connect(broker.url)
 
     created = await ensure_streams(nc)
     found = await ensure_streams(nc)
@@ -38,7 +34,7 @@ async def test_missing_streams_are_created_as_declared_and_found_again(broker: A
 
 
 async def test_processes_that_create_the_streams_at_once_agree_on_the_epochs(broker: AnyBroker) -> None:
-    connections = [await nats.connect(broker.url) for _ in range(4)]
+    connections = [await connect(broker.url) for _ in range(4)]
 
     epochs = await asyncio.gather(*(ensure_streams(nc) for nc in connections))
 
@@ -48,7 +44,7 @@ async def test_processes_that_create_the_streams_at_once_agree_on_the_epochs(bro
 
 
 async def test_a_stream_that_differs_is_refused_with_the_difference_and_left_alone(broker: AnyBroker) -> None:
-    nc = await nats.connect(broker.url)
+    nc = await connect(broker.url)
     await ensure_streams(nc, (replace(CHANGES, max_age=timedelta(days=1)),))
 
     with pytest.raises(StreamDriftError) as raised:
@@ -62,7 +58,7 @@ async def test_a_stream_that_differs_is_refused_with_the_difference_and_left_alo
 
 
 async def test_subjects_that_another_stream_took_are_said(broker: AnyBroker) -> None:
-    nc = await nats.connect(broker.url)
+    nc = await connect(broker.url)
     await nc.jetstream().add_stream(name="OTHER", subjects=["fleet.v1.beat.>"])
 
     with pytest.raises(StreamDriftError, match="subjects") as raised:
@@ -73,7 +69,7 @@ async def test_subjects_that_another_stream_took_are_said(broker: AnyBroker) -> 
 
 
 async def test_a_stream_made_again_has_another_epoch(broker: AnyBroker) -> None:
-    nc = await nats.connect(broker.url)
+    nc = await connect(broker.url)
     before = await ensure_streams(nc, (BEATS,))
     await nc.jetstream().delete_stream(BEATS.name)
 
@@ -84,7 +80,7 @@ async def test_a_stream_made_again_has_another_epoch(broker: AnyBroker) -> None:
 
 
 async def test_a_stream_that_is_not_there_is_said(broker: AnyBroker) -> None:
-    nc = await nats.connect(broker.url)
+    nc = await connect(broker.url)
 
     with pytest.raises(BrokerUnavailableError, match="stream not found"):
         await stream_info(nc, "NONE")
@@ -94,7 +90,7 @@ async def test_a_stream_that_is_not_there_is_said(broker: AnyBroker) -> None:
 
 async def test_a_broker_without_jetstream_is_said(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "plain", has_jetstream=False).start()
-    nc = await nats.connect(broker.url)
+    nc = await connect(broker.url)
 
     with pytest.raises(BrokerUnavailableError, match="JetStream is not enabled"):
         await ensure_streams(nc, timeout_s=0.1)
@@ -104,7 +100,7 @@ async def test_a_broker_without_jetstream_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_is_gone_is_said(own_broker: AnyBroker) -> None:
-    nc = await nats.connect(own_broker.url, error_cb=_ignore)
+    nc = await connect(own_broker.url)
     own_broker.kill()
 
     with pytest.raises(BrokerUnavailableError, match="looking at stream FLEET"):
