@@ -67,8 +67,8 @@ class AckWindow:
         while len(self._on_way) >= limit:
             if self._refusal:
                 raise RefusedError(
-                    "registration_refused",
-                    f"the stream {FLEET_NAME} refuses registrations",
+                    "append_refused",
+                    f"the stream {FLEET_NAME} refuses facts",
                     instead=self._refusal,
                 )
             self._answered.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -45,8 +46,9 @@ async def connect(
     It still closes for good when the broker refuses it (authorisation expired, protocol error): `on_closed`
     says so. `name` is what the broker's monitoring shows.
     """
-    import nats  # noqa: PLC0415 - 0.1 s, and the command line imports this module for `public_url`
+    from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and the command line needs `public_url` only
 
+    nc = Client()
     is_down = False
 
     async def failed(err: Exception) -> None:
@@ -61,7 +63,7 @@ async def connect(
 
     async def lost() -> None:
         nonlocal is_down
-        if not is_down:
+        if not (is_down or nc.is_closed):
             is_down = True
             log.warning("the connection to the broker at %s is lost", public_url(url))
 
@@ -72,7 +74,7 @@ async def connect(
         if on_reconnected is not None:
             await on_reconnected()
 
-    nc = await nats.connect(
+    await nc.connect(
         url,
         name=name,
         error_cb=failed,
@@ -81,7 +83,7 @@ async def connect(
         closed_cb=on_closed,
         inbox_prefix=inbox_prefix,
         max_reconnect_attempts=-1,
-        reconnect_time_wait=random.uniform(*RECONNECT_WAIT_S),
+        reconnect_time_wait=random.uniform(*RECONNECT_WAIT_S),  # type: ignore[arg-type] # any number does
         connect_timeout=CONNECT_WITHIN_S,
         ping_interval=PING_EVERY_S,
         max_outstanding_pings=1,
@@ -91,7 +93,7 @@ async def connect(
 
 
 async def connect_once(url: str, *, name: str, within_s: float) -> Client:
-    """Connect for one short task: no second attempt, then or later; raise BrokerUnavailableError where it fails."""
+    """Connect for one short task, at once or not at all; raise BrokerUnavailableError where it fails."""
     import nats  # noqa: PLC0415 - as above
     import nats.errors  # noqa: PLC0415
 
@@ -109,7 +111,8 @@ async def connect_once(url: str, *, name: str, within_s: float) -> Client:
                 error_cb=failed,
                 allow_reconnect=False,
                 max_reconnect_attempts=1,
-                connect_timeout=within_s,
+                reconnect_time_wait=0,
+                connect_timeout=math.ceil(within_s),
             )
     except (nats.errors.Error, OSError, TimeoutError) as err:
         raise BrokerUnavailableError(f"connecting to {public_url(url)}", why=reason) from err

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from events.digest import inventory_digest
-
 from events.errors import RefusedError
 from events.ids import NodeId, node_id
 

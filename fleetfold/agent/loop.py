@@ -21,7 +21,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from events.digest import inventory_digest
 
 from events.asks import decode_ask
 from events.ids import NodeId
@@ -78,7 +77,7 @@ class Agent:
         self._is_registered = False
         self._asked = asyncio.Event()
         self._ended: asyncio.Future[tuple[End, str]] | None = None
-        self.beats = 0
+        self.beats = self.registrations = 0
 
     @property
     def digest(self) -> str:
@@ -154,7 +153,7 @@ class Agent:
         """Register when there is something to say: at the start, when something changed, when asked."""
         while True:
             found = await asyncio.to_thread(self._machine.inventory)
-            digest = inventory_digest(found)
+            digest = messages.digest_of(found)
             if digest != self._digest:
                 self._inventory, self._digest, self._is_registered = found, digest, False
             if not self._is_registered:
@@ -177,6 +176,7 @@ class Agent:
             digest=self._digest,
         )
         await self._publish(nc, said)
+        self.registrations += 1
         log.info("node %s registered (inventory %s)", machine.node_id, self._digest)
 
     async def _publish(self, nc: Client, said: FactMessage) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from events.codec import encode_fact
+from events.digest import payload_digest
 from events.envelope import new_event
 from events.facts import Leaving, Registered
-from events.ids import NodeId
+from events.ids import NodeId, node_id
 from events.subjects import fact_subject
+
+_NOBODY = node_id("-")
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,15 @@ def registration(
     """Return the registration of an inventory; its id is made of node, boot and digest."""
     data = Registered(boot_id=boot_id, seq=seq, sent_at=at, **inventory)
     return _message(node, data, verb="registered", message_id=f"{node}/{boot_id}/{digest}", at=at)
+
+
+def digest_of(inventory: Mapping[str, Any]) -> str:
+    """Return the digest of a registration with this inventory, as a reader of the log computes it.
+
+    What is registered is not the inventory letter by letter: members that say nothing are left out.
+    """
+    said = registration(_NOBODY, boot_id="-", seq=0, at=_NEVER, inventory=inventory, digest="-")
+    return payload_digest(said.payload)
 
 
 def goodbye(node: NodeId, *, boot_id: str, seq: int, at: datetime, cause: str) -> FactMessage:
