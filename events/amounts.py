@@ -6,6 +6,7 @@ never a text and never "not a number": zero, unknown (None) and absent stay thre
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Annotated
 
@@ -16,6 +17,8 @@ LIMIT = 10**28
 # What a column DECIMAL(38, 9) can hold, with a digit to spare for sums over a fleet.
 
 PLACES = 9
+_EXACT_FLOATS = 2**53
+# Up to here a whole float is the number that was written; above, only its shortest text says which was meant.
 _SMALLEST = Decimal(1).scaleb(-PLACES)
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 # 28 digits and nine places need 37; the caller's own decimal context must not decide what is stored.
@@ -38,30 +41,24 @@ def amount(value: object) -> Decimal:
 
     Raises ValueError for anything but an int, float or Decimal, and for a number out of range or not finite.
     """
-    kind = type(value)
-    if kind is int:
-        if -LIMIT < value < LIMIT:  # type: ignore[operator]
-            return Decimal(value)  # type: ignore[arg-type]
-    elif kind is float or kind is ExactFloat:
-        if -LIMIT < value < LIMIT:  # type: ignore[operator]
-            return _from_float(value)  # type: ignore[arg-type]
-    elif kind is Decimal:
-        if value.is_finite() and -LIMIT < value < LIMIT:  # type: ignore[attr-defined, operator]
-            return _rounded(value)  # type: ignore[arg-type]
+    if type(value) is int:
+        exact = Decimal(value)
+    elif isinstance(value, float):
+        exact = _from_float(value)
+    elif isinstance(value, Decimal):
+        exact = value
     else:
         raise ValueError("an amount is a JSON number")
-    raise ValueError("an amount lies between -1e28 and 1e28")
+    if not (exact.is_finite() and -LIMIT < exact < LIMIT):
+        raise ValueError("an amount lies between -1e28 and 1e28")
+    return _rounded(exact)
 
 
 def _from_float(value: float) -> Decimal:
     if isinstance(value, ExactFloat):
-        # A text that is so small that its exponent is beyond Decimal's has become 0.0.
-        return _rounded(Decimal(value.text)) if value else Decimal(0)
-    if value.is_integer():
-        return Decimal(int(value))
-    text = repr(value)
-    exact = Decimal(text)
-    return exact if len(text) <= PLACES + 2 and "e" not in text else _rounded(exact)
+        # What a float cannot tell from zero or from infinity may have an exponent beyond Decimal's.
+        return Decimal(value.text) if value and math.isfinite(value) else Decimal(float(value))
+    return Decimal(int(value)) if value.is_integer() and abs(value) <= _EXACT_FLOATS else Decimal(repr(value))
 
 
 def _rounded(exact: Decimal) -> Decimal:

@@ -168,9 +168,7 @@ def _raise_refusal(answer: dict[str, Any], message: _Message) -> None:
     if not code:
         return
     if code == TOO_LARGE:
-        raise OversizedError(
-            message.subject, size_bytes=message.size_bytes, limit_bytes=MAX_RECORD_BYTES
-        )
+        raise OversizedError(message.subject, size_bytes=message.size_bytes, limit_bytes=MAX_RECORD_BYTES)
     said = answer["error"].get("description", "no reason given")
     raise RefusedError("append_refused", f"the broker refuses {message.subject}: {said} (code {code})")
 

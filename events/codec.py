@@ -141,9 +141,7 @@ def _read_data(
         raise UnreadableError(reason, field=field, detail=first["msg"]) from err
 
 
-def _newest(
-    opened: Opened, about: FactSubject, registry: Registry
-) -> tuple[FactType | None, dict[str, Any]]:
+def _newest(opened: Opened, about: FactSubject, registry: Registry) -> tuple[FactType | None, dict[str, Any]]:
     """Return the event type and the data lifted to its newest version; None for a type unknown to us."""
     fact_type = registry.by_text.get(opened.type)
     if fact_type is not None:

@@ -1,14 +1,14 @@
 """Subjects, built and parsed in this one place (floor 1, pure).
 
-    fleet.v1.agent.<node>.<verb>      registered, leaving                   stream FLEET
-    fleet.v1.operator.<node>.<verb>   what people decide                    stream FLEET
-    fleet.v1.platform.<node>.<verb>   allocated, released                   stream FLEET
-    fleet.v1.liveness.<node>.<verb>   alive, lost                           stream FLEET
-    fleet.v1.zone.<zone>.<verb>       silent, recovered                     stream FLEET
-    fleet.v1.beat.<node>              heartbeats                            stream BEATS
-    fleet.v1.node.<node>.<kind>.<detail>   announcements                    stream CHANGES
-    fleet.v1.ask.<node>               service to agent, core NATS
-    fleet.api.v1.<question>           questions and answers, core NATS
+fleet.v1.agent.<node>.<verb>      registered, leaving                   stream FLEET
+fleet.v1.operator.<node>.<verb>   what people decide                    stream FLEET
+fleet.v1.platform.<node>.<verb>   allocated, released                   stream FLEET
+fleet.v1.liveness.<node>.<verb>   alive, lost                           stream FLEET
+fleet.v1.zone.<zone>.<verb>       silent, recovered                     stream FLEET
+fleet.v1.beat.<node>              heartbeats                            stream BEATS
+fleet.v1.node.<node>.<kind>.<detail>   announcements                    stream CHANGES
+fleet.v1.ask.<node>               service to agent, core NATS
+fleet.api.v1.<question>           questions and answers, core NATS
 """
 
 from __future__ import annotations

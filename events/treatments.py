@@ -44,9 +44,7 @@ MAX_INTERVAL_S = 30 * 86_400
 _AMOUNTS = frozenset({"total", "reserved", "ratio"})
 _CONTAINERS = ("addresses", "labels", "resources", "devices", "gates")
 _PLACES = ("region", "zone", "pool")
-_TIME = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,18})?(?:[Zz]|[+-]\d\d:\d\d)?", re.ASCII
-)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,18})?(?:[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
 Data = dict[str, Any]
 Warnings = list[FactWarning]
@@ -226,12 +224,14 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 def _amount(value: object, field: str, warnings: Warnings) -> object:
     if _is_number(value):
-        if not -LIMIT < value < LIMIT:
-            warnings.append(FactWarning(AMOUNT_OUT_OF_RANGE, field, "an amount lies between -1e28 and 1e28"))
+        try:
+            exact = amount(value)
+        except ValueError as err:
+            warnings.append(FactWarning(AMOUNT_OUT_OF_RANGE, field, str(err)))
             return None
-        if value < 0:
-            warnings.append(FactWarning(NEGATIVE_AMOUNT, field, f"{value}"[:60]))
-        return amount(value)
+        if exact < 0:
+            warnings.append(FactWarning(NEGATIVE_AMOUNT, field, str(exact)))
+        return exact
     return value
 
 

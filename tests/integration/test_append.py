@@ -160,8 +160,15 @@ async def test_an_oversized_record_is_refused_before_and_by_the_broker(nc: Clien
     assert raised.value.limit_bytes == 65_536
 
     await nc.jetstream().update_stream(
-        name=FLEET.name, subjects=list(FLEET.subjects), max_msg_size=1000, deny_delete=True, deny_purge=True,
-        discard="new", compression="s2", allow_direct=True, allow_atomic=True,
+        name=FLEET.name,
+        subjects=list(FLEET.subjects),
+        max_msg_size=1000,
+        deny_delete=True,
+        deny_purge=True,
+        discard="new",
+        compression="s2",
+        allow_direct=True,
+        allow_atomic=True,
     )
     with pytest.raises(OversizedError):
         await append(nc, _cordon("e2", reason="x" * 2000), expect=0)

@@ -62,6 +62,7 @@ def test_what_the_broker_leaves_out_counts_as_false_or_zero() -> None:
 
 def test_drift_names_each_declared_member_that_differs_and_no_other() -> None:
     declared = config(FLEET)
-    found = {**declared, "subjects": list(reversed(declared["subjects"])), "max_msg_size": 1, "metadata": {"a": "b"}}
+    subjects = list(reversed(declared["subjects"]))
+    found = {**declared, "subjects": subjects, "max_msg_size": 1, "metadata": {"a": "b"}}
 
     assert drift(found, declared) == {"max_msg_size": (1, 65536)}
