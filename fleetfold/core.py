@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
 from consumers.projector import Projector
-from projections.projection import Projection
 
 from api.app import create_app
-from api.service import Replica
+from api.service import Replica, Service
 from events.stream_admin import ensure_streams
 from fleetfold.connection import connect
-from fleetfold.data_folder import DataFolder
+from fleetfold.readings import Readings
+from fleetfold.version import version
+from projections.projection import Projection
 
 if TYPE_CHECKING:
     import socket
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DRAIN_WITHIN_S = 3
-# Requests that run may end; streams of changes, which never end, are cut then.
-LOOK_EVERY_S = 0.02
+# Requests that run may end; streams of changes, which never end by themselves, are cut then.
+LOOK_EVERY_S = 0.01
 
 
 class HttpServer(uvicorn.Server):
@@ -47,42 +50,98 @@ class HttpServer(uvicorn.Server):
 
 
 class Core:
-    """The core process between `start` and `stop`. `failed` is set when a part of it ended by itself."""
+    """The core process between `start` and `stop`."""
 
     def __init__(
         self,
         settings: Settings,
         *,
         nats_url: str,
-        folder: DataFolder,
+        tables: Path,
         listener: socket.socket,
         replica: Callable[[], Replica],
     ) -> None:
-        self._settings, self._nats_url, self._folder = settings, nats_url, folder
+        self._settings, self._nats_url, self._tables = settings, nats_url, tables
         self._listener, self._replica = listener, replica
-        self._nc: Client | None = None
-        self._projection: Projection | None = None
-        self._projector: Projector | None = None
-        self._server: HttpServer | None = None
+        self._closing = contextlib.AsyncExitStack()
+        self._service: Service | None = None
+        self._readings: Readings | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._nats_routes: NatsRoutes | None = None
 
     async def start(self) -> None:
         """Open everything; the API answers from here on, though not yet with the newest state."""
-        self._nc = await connect(self._nats_url, name="fleetfold")
-        await ensure_streams(self._nc)
-        self._projection = await asyncio.to_thread(Projection.open, self._folder.tables)
-        self._projector = Projector(self._projection, self._nats_url)
-        self._projector.start()
-        self._server = HttpServer(_http_config(create_app(self.service)))
-        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]), name="http")
-        while not self._server.started and not self._serving.done():
+        nc = await connect(self._nats_url, name="fleetfold")
+        self._closing.push_async_callback(nc.close)
+        await ensure_streams(nc)
+        projection = await asyncio.to_thread(Projection.open, self._tables)
+        self._closing.callback(projection.close)
+        if projection.recovered is not None:
+            log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
+        projector = Projector(projection, self._nats_url)
+        await projector.start()
+        self._closing.push_async_callback(projector.stop)
+        self._readings = Readings(projection, projector)
+        self._service = self._made_service(projection, nc)
+        await self._serve(self._service)
+
+    async def answer_on_nats(self) -> None:
+        """Answer questions over NATS too. Called when the rest is ready: its import takes half a second."""
+        assert self._service is not None, "answers come after the start"
+        routes = await asyncio.to_thread(importlib.import_module, "api.nats_routes")
+        started: NatsRoutes = await routes.start_nats_routes(self._service)
+        self._closing.push_async_callback(started.stop)
+
+    def is_ready(self) -> bool:
+        """Tell whether all that the log held at the start is folded."""
+        return self._readings is not None and self._readings.is_caught_up()
+
+    def folded(self) -> tuple[int, int]:
+        """Return how many records are folded, and how many the log held at the start."""
+        return (0, 0) if self._readings is None else self._readings.folded()
+
+    async def watch(self) -> None:
+        """Return when a part has ended by itself, which none does in good order; raise what ended it."""
+        assert self._serving is not None, "watched after the start"
+        await self._serving
+
+    async def stop(self) -> None:
+        """Stop answering, fold what is being folded, close. Stopping twice is fine."""
+        await self._closing.aclose()
+
+    async def _serve(self, service: Service) -> None:
+        server = HttpServer(
+            uvicorn.Config(
+                create_app(service),
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=DRAIN_WITHIN_S,
+            )
+        )
+        self._serving = asyncio.create_task(server.serve(sockets=[self._listener]), name="http")
+        while not (server.started or self._serving.done()):  # noqa: ASYNC110 - it has no event for this
             await asyncio.sleep(LOOK_EVERY_S)
         if self._serving.done():
             self._serving.result()
 
-    async def answer_on_nats(self) -> None:
-        """Answer questions over NATS too. Called when the rest is ready, for its import takes half a second."""
-        from api.nats_routes import start_nats_routes  # noqa: PLC0415
+        async def drain(serving: asyncio.Task[None]) -> None:
+            server.should_exit = True
+            await asyncio.wait([serving])
 
-        self._nats_routes = await start_nats_routes(self.service)
+        self._closing.push_async_callback(drain, self._serving)
+
+    def _made_service(self, projection: Projection, nc: Client) -> Service:
+        token = self._settings.admin_token
+        assert self._readings is not None, "the service shows what is read"
+        return Service(
+            projection=projection,
+            readings=self._readings.now,
+            version=version(),
+            nats_url=self._nats_url,
+            nc=nc,
+            admin_token=token.get_secret_value() if token is not None else "",
+            replica=self._replica,
+        )

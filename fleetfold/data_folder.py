@@ -2,7 +2,7 @@
 
 <data>/lock             held by the process that uses the folder
 <data>/broker/          the embedded broker: its store, configuration and log
-<data>/fleet.duckdb     the tables of the core process
+<data>/fleetfold.duckdb the tables of the core process
 <data>/replica/         the tables of the SQL replica
 """
 
@@ -32,7 +32,7 @@ class DataFolder:
     @property
     def tables(self) -> Path:
         """Return the DuckDB file of this process."""
-        return self.root / "fleet.duckdb"
+        return self.root / "fleetfold.duckdb"
 
     @property
     def replica(self) -> Path:

@@ -50,11 +50,12 @@ def text(plan: Plan, *, nats_url: str, api_url: str, root: Path) -> str:
     """Return where everything is and what to type next."""
     settings = plan.settings
     ours = ", embedded, this machine only" if plan.embeds_broker else ""
+    access = "asks for the admin token" if settings.admin_token else "no token set: for this machine only"
     lines = [
         f"Fleetfold {version()} is up.",
         "",
         f"  page    {api_url}/",
-        f"  API     {api_url}/fleet/v1/nodes ({'asks for the token' if settings.admin_token else 'open to this machine'})",
+        f"  API     {api_url}/fleet/v1/nodes ({access})",
         f"  broker  {public_url(nats_url)}{ours}",
         f"  data    {root}{' (gone at exit)' if settings.ephemeral else ''}",
         f"  SQL     {_sql(plan)}",

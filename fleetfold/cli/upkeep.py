@@ -27,8 +27,9 @@ class Document(StrEnum):
     """What `schema` prints."""
 
     SETTINGS = "settings"
-    OPENAPI = "openapi"
     SQL = "sql"
+    OPENAPI = "openapi"
+    ASYNCAPI = "asyncapi"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -83,28 +84,27 @@ def check(
 
 
 def schema(
-    document: Annotated[Document, typer.Argument(help="settings, openapi or sql.")],
+    document: Annotated[Document, typer.Argument(help="Which one.")],
 ) -> None:
-    """Print a document that is made from the code: settings, OpenAPI, SQL views.
+    """Print a document that is made from the code.
 
     **Examples:**
 
     - `fleetfold schema settings`
+    - `fleetfold schema sql`
     - `fleetfold schema openapi > openapi.json`
     """
+    from fleetfold.cli.documents import http_document, sql_contract  # noqa: PLC0415
+    from fleetfold.settings_table import settings_table  # noqa: PLC0415
+
     match document:
         case Document.SETTINGS:
-            from fleetfold.settings_table import settings_table  # noqa: PLC0415
-
-            print(settings_table(), end="")
-        case Document.OPENAPI:
-            from fleetfold.cli.documents import openapi  # noqa: PLC0415
-
-            print_json(openapi())
+            text = settings_table()
         case Document.SQL:
-            from fleetfold.cli.documents import sql_views  # noqa: PLC0415
-
-            print(sql_views(), end="")
+            text = sql_contract()
+        case Document.OPENAPI | Document.ASYNCAPI:
+            text = http_document(f"{document}.json")
+    print(text, end="")
 
 
 def _settings(loaded: Loaded) -> list[dict[str, str]]:

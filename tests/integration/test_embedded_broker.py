@@ -15,6 +15,7 @@ import pytest
 
 from events.errors import BrokerUnavailableError, RefusedError
 from fleetfold.broker import EmbeddedBroker
+from tests.support.processes import is_running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -117,19 +118,12 @@ def test_the_broker_ends_with_its_parent_even_when_that_is_killed(tmp_path: Path
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        assert _is_running(pid)
+        assert is_running(pid)
 
         parent.kill()
 
     again = EmbeddedBroker(folder, port=None)
     again.launch()  # waits for the old one, which closes its store in order
-    assert not _is_running(pid)
+    assert not is_running(pid)
     asyncio.run(again.ready())
     asyncio.run(again.stop())
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from events.errors import SettingsError
-from fleetfold.settings import ENV_PREFIX, host_and_port, is_loopback, leaves
+from fleetfold.addresses import host_and_port, is_loopback
+from fleetfold.settings import ENV_PREFIX, leaves
 from fleetfold.settings_sources import load
 from fleetfold.settings_table import settings_table, shown
 
