@@ -1,0 +1,144 @@
+"""The tables that facts fill: written from a folded batch, read back into memory (floor 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from events.ids import NodeId
+from events.log import Int64s
+from projections.arrow_rows import arrow_rows
+from projections.capacity import ABSENT
+from projections.directory import Listed
+from projections.rows import QuarantineRow
+from projections.tables import (
+    ALLOCATION,
+    ANNOUNCEMENT,
+    CAPACITY,
+    CAPACITY_HISTORY,
+    DEVICE,
+    FACT,
+    NODE,
+    NODE_HISTORY,
+    QUARANTINE,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from projections.fold import FactsFolded
+    from projections.rows import CapacityHistoryRow
+    from projections.store import Transaction
+    from projections.tables import Table
+
+FORGET = {
+    table.name: f"""
+        DELETE FROM main.{table.name}
+        WHERE number IN (SELECT number FROM touched)
+    """
+    for table in (NODE, DEVICE, ALLOCATION)
+}
+FORGET_CAPACITY = """
+    DELETE FROM main.capacity AS c
+    USING touched AS t
+    WHERE c.number = t.number AND c.resource = t.resource
+"""
+LAST_ANNOUNCEMENT = """
+    SELECT coalesce(max(seq), 0)
+    FROM main.announcement
+"""
+LOAD_NODES = """
+    SELECT
+        number, packed, node_id, state, liveness, intent, zone, pool, region, dialect, native_id, hostname,
+        display_name, map_keys(labels) AS label_keys, map_values(labels) AS label_values
+    FROM main.node
+"""
+
+
+class Touched(NamedTuple):
+    """The nodes of a batch: the number of each, and those among them that have rows already."""
+
+    numbers: Mapping[NodeId, int]
+    known: Set[NodeId]
+
+
+def write_facts(transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int) -> None:
+    """Write all that a batch of facts comes to; `announced` is how many announcements there were before."""
+    _replace(transaction, NODE, folded.nodes, [row.node_id for row in folded.nodes], touched)
+    devices = [row for rows in folded.devices.values() for row in rows]
+    _replace(transaction, DEVICE, devices, folded.devices, touched)
+    allocations = [row for rows in folded.allocations.values() for row in rows]
+    _replace(transaction, ALLOCATION, allocations, folded.allocations, touched)
+    if folded.capacity_history:
+        _write_capacity(transaction, folded.capacity_history, touched)
+    _append(transaction, NODE_HISTORY, folded.node_history)
+    _append(transaction, FACT, folded.facts)
+    write_quarantine(transaction, folded.quarantined)
+    if folded.announcements:
+        seqs = np.arange(announced + 1, announced + 1 + len(folded.announcements))
+        transaction.insert(ANNOUNCEMENT, arrow_rows(ANNOUNCEMENT, folded.announcements, first={"seq": seqs}))
+
+
+def write_quarantine(transaction: Transaction, rows: Sequence[QuarantineRow]) -> None:
+    """Append what could not be read."""
+    _append(transaction, QUARANTINE, rows)
+
+
+def _append(transaction: Transaction, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        transaction.insert(table, arrow_rows(table, rows))
+
+
+def _replace(
+    transaction: Transaction, table: Table, rows: Sequence[Any], nodes: Iterable[NodeId], touched: Touched
+) -> None:
+    """Put the rows in place of all that the table had of the nodes."""
+    import pyarrow as pa  # noqa: PLC0415 (takes 50 ms, and starting must be quick)
+
+    old = [touched.numbers[node_id] for node_id in nodes if node_id in touched.known]
+    if old:
+        with transaction.given("touched", pa.table({"number": pa.array(old, pa.int32())})):
+            transaction.execute(FORGET[table.name])
+    if rows:
+        transaction.insert(table, arrow_rows(table, rows, first={"number": _numbers(rows, touched)}))
+
+
+def _write_capacity(transaction: Transaction, bands: Sequence[CapacityHistoryRow], touched: Touched) -> None:
+    """Append the bands, and replace what is now by the last band of each node and resource.
+
+    The same rows as `projections.current.latest_capacity` makes, without converting each number twice.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    history = arrow_rows(CAPACITY_HISTORY, bands)
+    transaction.insert(CAPACITY_HISTORY, history)
+    latest = {(band.node_id, band.resource): at for at, band in enumerate(bands)}
+    numbers = pa.array(_numbers(bands, touched), pa.int32())
+    old = [at for (node_id, _), at in latest.items() if node_id in touched.known]
+    if old:
+        gone = pa.table({"number": numbers.take(old), "resource": history["resource"].take(old)})
+        with transaction.given("touched", gone):
+            transaction.execute(FORGET_CAPACITY)
+    now = [at for at in latest.values() if bands[at].status != ABSENT]
+    if now:
+        current = history.take(now).rename_columns(list(CAPACITY.columns)[1:])
+        transaction.insert(CAPACITY, current.add_column(0, "number", numbers.take(now)))
+
+
+def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:
+    return np.array([touched.numbers[row.node_id] for row in rows], dtype=np.int64)
+
+
+def load_nodes(connection: duckdb.DuckDBPyConnection) -> tuple[Int64s, list[bytes], list[Listed]]:
+    """Return of each node its number, its packed state and what it is selected by."""
+    rows = connection.execute(LOAD_NODES).fetchall()
+    numbers = np.array([row[0] for row in rows], dtype=np.int64)
+    listed = [Listed._make((*row[2:-2], dict(zip(row[-2], row[-1], strict=True)))) for row in rows]
+    return numbers, [row[1] for row in rows], listed
+
+
+def last_announcement(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return how many announcements there were so far."""
+    return int(connection.execute(LAST_ANNOUNCEMENT).fetchall()[0][0])

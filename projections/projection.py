@@ -1,0 +1,267 @@
+"""The projection: the tables and the same state in memory, with one way to change both (floor 2).
+
+The one writer thread hands in batches of FLEET and BEATS. Each is folded, written in one transaction together
+with its cursor, and only then shown in memory; so whatever anybody reads was committed, and a crash at any
+moment is as if the batch had never come. Everything but `apply`, `reset_stream`, `reopen` and `close` may be
+called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from events.ids import NodeId
+from events.log import Batch, Cursor, Int64s
+from events.streams import BEATS_NAME, FLEET_NAME
+from projections.beat_batch import fold_beat_batch
+from projections.beat_tables import forget_beats, write_beats, write_node_numbers, write_samples
+from projections.checkpoints import Checkpoint, Fresh, fresh, save_checkpoint
+from projections.directory import EVERY_NODE, NodeFilter
+from projections.fact_tables import Touched, write_facts, write_quarantine
+from projections.fold import fold_facts
+from projections.heartbeats import Heartbeat
+from projections.memory import Memory
+from projections.state import NodeState, unpack
+from projections.store import Store, StoreSettings
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from projections.damaged import Recovery
+
+TRIM_EVERY = timedelta(seconds=10)
+# Of the log's time. Often, so that each deletion is small: 10 s of 20,000 beats a second are 400,000 samples.
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectionSettings:
+    """How the file is opened, and for how long samples of usage are kept (by the broker's time)."""
+
+    store: StoreSettings = field(default_factory=StoreSettings)
+    usage_kept: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one batch came to, after its commit. `skipped` records had been folded before.
+
+    `nodes` are those whose state (FLEET) or last contact (BEATS) is another now. `counters` counts records by
+    what became of them, and warnings as `warning.<code>`. `pending` is what the broker still held.
+    """
+
+    stream: str
+    cursor: Cursor
+    records: int
+    skipped: int
+    holes: int
+    nodes: tuple[NodeId, ...]
+    announcements: int
+    counters: Mapping[str, int]
+    pending: int
+
+
+Listener = Callable[[Applied], None]
+
+
+class Projection:
+    """An open file and its memory."""
+
+    def __init__(self, store: Store, settings: ProjectionSettings, memory: Memory) -> None:
+        self._store, self._settings, self._memory = store, settings, memory
+        self._cursors = {stream: at.cursor for stream, at in memory.checkpoints.items()}
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._trimmed_at_us = 0
+
+    @classmethod
+    def open(cls, path: Path, *, settings: ProjectionSettings | None = None) -> Projection:
+        """Open the file or make it, and load its memory; raise StoreError where it cannot be had."""
+        settings = settings or ProjectionSettings()
+        store = Store.open(path, settings.store)
+        try:
+            memory = store.load(Memory.load, empty=Memory)
+        except BaseException:
+            store.close()
+            raise
+        return cls(store, settings, memory)
+
+    @property
+    def path(self) -> Path:
+        return self._store.path
+
+    @property
+    def recovered(self) -> Recovery | None:
+        """Why the tables began empty; None where they went on as they were left."""
+        return self._store.recovered
+
+    def cursors(self) -> Mapping[str, Cursor]:
+        """Return how far each stream is folded; one that was never read is missing."""
+        return self._cursors
+
+    def holes(self) -> dict[str, int]:
+        """Return how many holes were proven in each stream since it was made."""
+        return {stream: at.holes for stream, at in self._memory.checkpoints.items()}
+
+    def node(self, node_id: NodeId) -> NodeState | None:
+        """Return what the facts about a node come to, None where there are none."""
+        packed = self._memory.packed.get(node_id)
+        return None if packed is None else unpack(packed)
+
+    def heartbeat(self, node_id: NodeId) -> Heartbeat | None:
+        """Return what a node's heartbeats say, registered or not; None where it never beat."""
+        with self._lock:
+            return self._memory.heartbeat(node_id)
+
+    def nodes(self, asked: NodeFilter = EVERY_NODE, *, after: str = "", limit: int) -> list[NodeState]:
+        """Return the first nodes beyond `after` that fit, in order of their ids, all of one moment."""
+        memory = self._memory
+        with self._lock:
+            packed = [
+                memory.packed[node_id] for node_id in memory.directory.page(asked, after=after, limit=limit)
+            ]
+        return [unpack(one) for one in packed]
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return how many nodes are in each state, retired ones included."""
+        with self._lock:
+            return self._memory.directory.count_by_state()
+
+    def last_contacts(self) -> tuple[list[NodeId], Int64s]:
+        """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""
+        with self._lock:
+            return self._memory.last_contacts()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection on which one thread may ask the tables and views; it has to close it."""
+        return self._store.cursor()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` in the writer's thread after each commit; return what ends that."""
+        self._listeners.append(listener)
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return end
+
+    def apply(self, batch: Batch) -> Applied:
+        """Fold a batch, write it with its cursor in one transaction, show it; return what it came to.
+
+        A batch may repeat records that are folded already. Raises LogGapError and EpochChangedError for one
+        that does not go on where the cursor is, and StoreError where it could not be written: then nothing
+        changed.
+        """
+        before = self._memory.checkpoints.get(batch.stream, Checkpoint())
+        new = fresh(batch, before.cursor)
+        if new.is_nothing:
+            return Applied(batch.stream, before.cursor, 0, new.skipped, 0, (), 0, {}, batch.pending)
+        reached = Checkpoint(batch.cursor, before.holes + len(new.holes))
+        match batch.stream:
+            case "FLEET":
+                applied = self._apply_facts(new, reached)
+            case "BEATS":
+                applied = self._apply_beats(new, reached)
+            case other:
+                raise ValueError(f"the projection folds {FLEET_NAME} and {BEATS_NAME}, not {other}")
+        for listener in tuple(self._listeners):
+            listener(applied)
+        return applied
+
+    def reset_stream(self, stream: str, epoch: str) -> None:
+        """Begin BEATS again at its first record, since it was made again or went back; what it told stays.
+
+        Facts are what the tables are made of: for another FLEET, `reopen`.
+        """
+        assert stream == BEATS_NAME, "another FLEET needs other tables"
+        at = Checkpoint(Cursor(epoch))
+        with self._store.transaction() as transaction:
+            save_checkpoint(transaction, stream, at)
+        with self._lock:
+            self._reach(stream, at)
+
+    def reopen(self, *, why: str) -> None:
+        """Move the file aside and go on with empty tables and cursors; cursors given out are closed."""
+        with self._lock:
+            self._store.start_over(why=why)
+            self._memory = Memory()
+            self._cursors = {}
+            self._trimmed_at_us = 0
+
+    def close(self) -> None:
+        """Close the file. Closing twice is fine."""
+        self._store.close()
+
+    def _apply_facts(self, new: Fresh, reached: Checkpoint) -> Applied:
+        memory, batch = self._memory, new.batch
+        folded = fold_facts(batch, self.node)
+        node_ids = tuple(folded.states)
+        found, new_nodes = memory.index.of_nodes(node_ids)
+        numbers = dict(zip(node_ids, found.tolist(), strict=True))
+        with self._store.transaction() as transaction:
+            write_node_numbers(transaction, new_nodes)
+            known = {node_id for node_id in node_ids if node_id in memory.packed}
+            write_facts(transaction, folded, Touched(numbers, known), announced=memory.announced)
+            save_checkpoint(transaction, batch.stream, reached, holes=new.holes)
+        with self._lock:
+            memory.show_facts(folded, numbers, new_nodes)
+            self._reach(batch.stream, reached)
+        return self._applied(new, reached, node_ids, len(folded.announcements), folded.counters)
+
+    def _apply_beats(self, new: Fresh, reached: Checkpoint) -> Applied:
+        memory, batch = self._memory, new.batch
+        folded = fold_beat_batch(batch, memory.index, memory.beats, memory.resources)
+        with self._store.transaction() as transaction:
+            write_node_numbers(transaction, folded.new_nodes)
+            write_beats(transaction, folded.folded)
+            write_samples(transaction, folded.samples, first_new=len(memory.resources.names))
+            write_quarantine(transaction, folded.quarantined)
+            save_checkpoint(transaction, batch.stream, reached, holes=new.holes)
+        with self._lock:
+            memory.show_beats(folded)
+            self._reach(batch.stream, reached)
+        if len(batch):
+            self._trim(int(batch.stored_at_ns[-1]) // 1000)
+        nodes = tuple(memory.index.node_ids(folded.contacts))
+        return self._applied(new, reached, nodes, 0, folded.counters)
+
+    def _reach(self, stream: str, at: Checkpoint) -> None:
+        self._memory.checkpoints[stream] = at
+        self._cursors = {**self._cursors, stream: at.cursor}
+
+    def _applied(
+        self,
+        new: Fresh,
+        reached: Checkpoint,
+        nodes: tuple[NodeId, ...],
+        announcements: int,
+        counters: Mapping[str, int],
+    ) -> Applied:
+        batch = new.batch
+        return Applied(
+            batch.stream,
+            reached.cursor,
+            len(batch),
+            new.skipped,
+            len(new.holes),
+            nodes,
+            announcements,
+            counters,
+            batch.pending,
+        )
+
+    def _trim(self, now_us: int) -> None:
+        """Forget what is older than it has to be kept, in a transaction of its own, now and then."""
+        if now_us - self._trimmed_at_us < TRIM_EVERY // timedelta(microseconds=1):
+            return
+        self._trimmed_at_us = now_us
+        before = _EPOCH + timedelta(microseconds=now_us) - self._settings.usage_kept
+        with self._store.transaction() as transaction:
+            forget_beats(transaction, before=before)

@@ -1,0 +1,99 @@
+"""What heartbeats measured (floor 2, pure): numbers for names of resources, and each node's last values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from events.log import Int64s
+
+Floats = npt.NDArray[np.float64]
+
+MOST_RESOURCES = 10_000
+# Names that are remembered; a fleet uses a few dozen. Without a bound, one agent that makes names up would
+# fill the memory of everybody.
+COLUMNS = 8
+# Resources, the first that were ever named, whose last values lie in an array; others lie in a dict for each
+# node.
+_NEVER = -np.inf
+# In the array: not measured. An unknown value is NaN, and an infinite one is never taken.
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Measured values in stream order: columns of one length, and the names that are new with them.
+
+    `is_last` marks those of each node's last accepted heartbeat.
+    """
+
+    numbers: Int64s
+    resources: Int64s
+    at_us: Int64s
+    used: Floats
+    is_last: npt.NDArray[np.bool_]
+    new_resources: list[str]
+
+
+class Resources:
+    """Name of a resource to its number and back. Only the writer changes it."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names: list[str] = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    def numbers(self, names: Sequence[str]) -> tuple[Int64s, list[str]]:
+        """Return the number of each name, and the names among them that are new; -1 beyond MOST_RESOURCES."""
+        get = self._numbers.get
+        found = [get(name, -1) for name in names]
+        made: dict[str, int] = {}
+        if -1 in found:
+            room = MOST_RESOURCES - len(self.names)
+            for at, number in enumerate(found):
+                if number < 0 and (names[at] in made or len(made) < room):
+                    found[at] = made.setdefault(names[at], len(self.names) + len(made))
+        return np.array(found, dtype=np.int64), list(made)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Make the numbers of new names known, once they are committed."""
+        for name in names:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+
+
+class LastUse:
+    """The values of each node's last accepted heartbeat. Only the writer changes it, holding its lock."""
+
+    def __init__(self) -> None:
+        self._table: Floats = np.full((0, COLUMNS), _NEVER)
+        self._others: dict[int, dict[int, float]] = {}
+
+    def hold(self, count: int) -> None:
+        """Make room for the numbers below `count`."""
+        have = len(self._table)
+        if count > have:
+            more = max(count, have + have // 4, 1024) - have
+            self._table = np.concatenate([self._table, np.full((more, COLUMNS), _NEVER)])
+
+    def put(self, nodes: Int64s, samples: Samples) -> None:
+        """Take over the last samples of nodes, some of which may have none."""
+        last = np.flatnonzero(samples.is_last)
+        sample_nodes, resources, values = samples.numbers[last], samples.resources[last], samples.used[last]
+        self._table[nodes] = _NEVER
+        if self._others:
+            for node in nodes.tolist():
+                self._others.pop(node, None)
+        in_table = resources < COLUMNS
+        self._table[sample_nodes[in_table], resources[in_table]] = values[in_table]
+        for at in np.flatnonzero(~in_table).tolist():
+            self._others.setdefault(int(sample_nodes[at]), {})[int(resources[at])] = float(values[at])
+
+    def of(self, node: int, resources: Resources) -> dict[str, float | None]:
+        """Return the last values of a node by resource; None is reported as unknown."""
+        if node >= len(self._table):
+            return {}
+        values = [(at, value) for at, value in enumerate(self._table[node].tolist()) if value != _NEVER]
+        values += self._others.get(node, {}).items()
+        return {resources.names[at]: None if np.isnan(value) else value for at, value in values}

@@ -1,0 +1,332 @@
+"""Schema `fleet`: the views and macros that analysts may rely on (floor 2, pure).
+
+`VIEWS` and `MACROS` say what each is and what each column means, once: the database's own comments and the
+documentation are made from them. The tables behind may change, these may only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from projections.view_sql import (
+    ALLOCATIONS,
+    CAPACITY,
+    CAPACITY_AT,
+    CAPACITY_HISTORY,
+    CHANGES,
+    DEVICES,
+    FACTS,
+    FLEET_DIFF,
+    HEARTBEATS,
+    NODE_HISTORY,
+    NODES,
+    NODES_AT,
+    QUARANTINE,
+    UPTIME,
+    USAGE,
+    USAGE_1H,
+)
+
+SCHEMA = "fleet"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view: what a row of it is, and each column in order with what it means."""
+
+    name: str
+    about: str
+    columns: dict[str, str]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro that is called like a table: its parameters, and the columns of what it gives."""
+
+    name: str
+    parameters: tuple[str, ...]
+    about: str
+    columns: dict[str, str]
+    sql: str
+
+
+_NODE = "the node's id: any text, never a number"
+_AT = 'written "at" or qualified (x.at), since AT alone is a word of the language'
+_AXES = {
+    "state": "one word for all axes: pending, ready, lost, cordoned, draining, maintenance or retired",
+    "liveness": "pending (no verdict yet), alive, lost, or unmonitored (it sends no heartbeats)",
+    "intent": "what operators want: open, cordoned, draining or maintenance",
+    "schedulable": "whether new work may be placed on it",
+}
+_PLACES = {
+    "region": "region as reported",
+    "zone": "zone as reported",
+    "pool": "pool as reported",
+}
+_CAUSE = {
+    "cause_seq": "sequence in FLEET of the fact that began the band",
+    "cause_type": "type of that fact",
+    "actor": "who decided it, empty where nobody did",
+    "reason": "why, as the actor said",
+}
+_NUMBERS = {
+    "status": "reported, or unknown: the resource is there and nobody can say how much of it",
+    "total": "what the machine has; NULL is unknown, which is not zero",
+    "reserved": "kept for the machine itself, by report or declaration; NULL where nobody said",
+    "ratio": "how often it may be given out, 1 where NULL",
+    "allocatable": "what can be given out: (total - reserved) x ratio, rounded down, never below zero",
+    "allocated": "what schedulers have given out",
+    "free": "what is left: allocatable - allocated; negative where more was given out than there is",
+}
+_BAND = {
+    "valid_from": "beginning of the band, inclusive",
+    "valid_to": "end of the band, exclusive; NULL while it is open",
+}
+
+_NODE_HISTORY = {"node_id": _NODE, **_AXES, **_PLACES}
+_CAPACITY_HISTORY = {
+    "node_id": _NODE,
+    "resource": "name of the resource",
+    **_NUMBERS,
+    "status": "reported, unknown, or absent: the resource, or its node, was gone",
+}
+
+VIEWS = (
+    View(
+        "nodes",
+        "Each node as it is now, retired ones included",
+        {
+            "node_id": _NODE,
+            **_AXES,
+            "reasons": "why it is not schedulable, empty where it is",
+            **_PLACES,
+            "role": "role as reported",
+            "hostname": "hostname as reported",
+            "display_name": "the declared display name, else the reported one",
+            "architecture": "architecture as reported",
+            "labels": "reported labels with the declared ones over them; read one as labels['key']",
+            "annotations": "declared annotations",
+            "addresses": "addresses as reported",
+            "conditions": "what is remarkable: clock_skew, duplicate_address, overcommitted, …",
+            "boot_id": "the run of its agent that registered last",
+            "machine_id": "the hardware it reports, which tells a reboot from a replacement",
+            "incarnation": "counts the machines that had this id, from 1",
+            "dialect": "the dialect it came through, NULL for native agents",
+            "native_id": "its id in that dialect",
+            "interval_s": "seconds between its heartbeats, as it says",
+            "first_registered_at": "first registration of this id ever",
+            "registered_at": "first registration of this incarnation; NULL before any",
+            "last_heartbeat_at": "when the broker received its last heartbeat; NULL before any",
+            "liveness_since": "since when liveness is what it is",
+            "changed_at": "last time that a fact changed it",
+            "retired_at": "when it was retired; NULL while it is not",
+            "version": "sequence in FLEET of the last record about it",
+        },
+        NODES,
+    ),
+    View(
+        "node_history",
+        "Bands of time in which a node's state, liveness, intent and place did not change",
+        {**_NODE_HISTORY, "incarnation": "counts the machines that had this id, from 1", **_BAND, **_CAUSE},
+        NODE_HISTORY,
+    ),
+    View(
+        "capacity",
+        "The numbers of each resource of each node now; nothing for retired nodes",
+        {
+            "node_id": _NODE,
+            "resource": "cpu (cores), memory and disk (bytes), gpu (devices), vm (slots), and open names",
+            **_NUMBERS,
+            "since": "since when the numbers are these",
+            "cause_seq": "sequence in FLEET of the fact that made them so",
+        },
+        CAPACITY,
+    ),
+    View(
+        "capacity_history",
+        "Bands of time in which the numbers of one resource of a node did not change",
+        {**_CAPACITY_HISTORY, **_BAND, "cause_seq": _CAUSE["cause_seq"]},
+        CAPACITY_HISTORY,
+    ),
+    View(
+        "devices",
+        "Each device that a node reports now",
+        {
+            "node_id": _NODE,
+            "device_id": "stable id of the device",
+            "kind": "gpu, nic, …",
+            "model": "model as reported",
+            "memory": "its own memory in bytes",
+            "healthy": "NULL where the node does not say",
+            "reason": "what is wrong with it",
+            "since": "since when it is reported like this",
+        },
+        DEVICES,
+    ),
+    View(
+        "allocations",
+        "What each workload holds of each resource now; one row with resource '' where it holds no amount",
+        {
+            "node_id": _NODE,
+            "workload": "id of the workload",
+            "resource": "name of the resource",
+            "amount": "how much of it",
+            "since": "since when",
+        },
+        ALLOCATIONS,
+    ),
+    View(
+        "usage",
+        "What heartbeats measured, kept for some time (24 hours by default)",
+        {
+            "node_id": _NODE,
+            "resource": "name of the resource",
+            "at": f"when the broker received the heartbeat; {_AT}",
+            "used": "measured use; NULL where the node said that it does not know",
+        },
+        USAGE,
+    ),
+    View(
+        "usage_1h",
+        "The same by the hour",
+        {
+            "node_id": _NODE,
+            "resource": "name of the resource",
+            "hour": "beginning of the hour",
+            "avg": "mean of the samples",
+            "min": "smallest sample",
+            "max": "largest sample",
+            "last": "newest sample",
+            "samples": "how many samples had a number",
+        },
+        USAGE_1H,
+    ),
+    View(
+        "heartbeats",
+        "What the heartbeats of each node say, registered or not",
+        {
+            "node_id": _NODE,
+            "boot_id": "the run of the agent that beats",
+            "last_heartbeat_at": "when the broker received the last accepted heartbeat",
+            "last_seq": "its number within the run",
+            "beat_seq": "its sequence in BEATS",
+            "missed": "numbers that never came",
+            "duplicates": "heartbeats that came again",
+            "reordered": "heartbeats that came late",
+            "other_boot": "heartbeats of an earlier run",
+            "skew_ms": "the node's clock minus the broker's, transport included; NULL where it does not say",
+            "inventory": "digest of the registration that the node believes is known",
+        },
+        HEARTBEATS,
+    ),
+    View(
+        "facts",
+        "The log itself: every fact that could be read, as it was sent",
+        {
+            "seq": "sequence in FLEET",
+            "stored_at": "when the broker stored it: what orders and ages everything",
+            "sent_at": "when it was sent, as the sender says",
+            "subject": "subject it was published on",
+            "node_id": "the node it is about; NULL where it is about a zone",
+            "type": "what happened",
+            "source": "who says so",
+            "event_id": "the sender's id of it",
+            "data": "the body as JSON",
+        },
+        FACTS,
+    ),
+    View(
+        "changes",
+        "What subscribers of CHANGES hear, in that order",
+        {
+            "seq": "counts the announcements of this log, from 1",
+            "at": f"when it became so; {_AT}",
+            "node_id": _NODE,
+            "kind": "state, capacity, identity, labels, intent, lifecycle or address",
+            "detail": "what of it, such as lost in state.lost",
+            "before": "what it was, as JSON",
+            "after": "what it is, as JSON",
+            "cause_seq": "sequence in FLEET of the fact that caused it",
+            "n": "counts the announcements of that fact, from 0",
+            "actor": _CAUSE["actor"],
+            "reason": _CAUSE["reason"],
+        },
+        CHANGES,
+    ),
+    View(
+        "quarantine",
+        "Records and values that could not be read, whole",
+        {
+            "stream": "FLEET or BEATS",
+            "seq": "sequence in that stream",
+            "stored_at": "when the broker stored it",
+            "subject": "subject it was published on",
+            "node_id": "the node that the subject names, NULL where it names none",
+            "reason": "a stable word: not_json, bad_type, duplicate_key, …",
+            "field": "the member at fault, empty where the whole record is",
+            "detail": "more, for people",
+            "body": "the bytes as stored",
+        },
+        QUARANTINE,
+    ),
+)
+
+MACROS = (
+    Macro(
+        "nodes_at",
+        ("t",),
+        "Each node known at a moment, as it was then",
+        {
+            **_NODE_HISTORY,
+            "incarnation": "counts the machines that had this id, from 1",
+            "valid_from": _BAND["valid_from"],
+            **_CAUSE,
+        },
+        NODES_AT,
+    ),
+    Macro(
+        "capacity_at",
+        ("t",),
+        "The numbers of each resource that was there at a moment",
+        {**_CAPACITY_HISTORY, "valid_from": _BAND["valid_from"], "cause_seq": _CAUSE["cause_seq"]},
+        CAPACITY_AT,
+    ),
+    Macro(
+        "fleet_diff",
+        ("t1", "t2"),
+        "What was another at the second moment than at the first: one row for each node and member",
+        {
+            "node_id": _NODE,
+            "member": "what differs: node (it came), state, liveness, intent, zone, …",
+            "before": "its value at the first moment, as text; NULL where there was none",
+            "after": "its value at the second moment",
+        },
+        FLEET_DIFF,
+    ),
+    Macro(
+        "uptime",
+        ("node", "t1", "t2"),
+        "Seconds that one node spent in each state between two moments; before it was known it had none",
+        {"node_id": _NODE, "state": _AXES["state"], "seconds": "seconds in that state"},
+        UPTIME,
+    ),
+)
+
+
+def create_views(execute: Callable[[str], object]) -> None:
+    """Make the schema with all views, macros and comments by running one statement after another."""
+    execute(f"CREATE SCHEMA {SCHEMA}")
+    for view in VIEWS:
+        execute(f"CREATE VIEW {SCHEMA}.{view.name} AS {view.sql}")
+        execute(f"COMMENT ON VIEW {SCHEMA}.{view.name} IS {_quoted(view.about)}")
+        for name, about in view.columns.items():
+            execute(f'COMMENT ON COLUMN {SCHEMA}.{view.name}."{name}" IS {_quoted(about)}')
+    for macro in MACROS:
+        execute(f"CREATE MACRO {SCHEMA}.{macro.name}({', '.join(macro.parameters)}) AS TABLE {macro.sql}")
+        execute(f"COMMENT ON MACRO TABLE {SCHEMA}.{macro.name} IS {_quoted(macro.about)}")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
