@@ -11,10 +11,10 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -130,7 +130,7 @@ class _Crowd:
 
     async def run(self, duration_s: float | None, stop: asyncio.Event) -> Report:
         await self._ncs[0].subscribe(f"{ROOT}.ask.*", cb=self._on_ask)
-        await self._register(range(len(self._nodes)))
+        await _first_of(self._register(range(len(self._nodes))), stop.wait())
         register_s = time.monotonic() - self._began
         cpu_s, began = time.process_time(), time.monotonic()
         if self._nodes:
@@ -211,8 +211,8 @@ class _Crowd:
                     self._tell(window.acknowledged)
             await window.drain()
         finally:
+            self._registered += window.acknowledged
             await window.close()
-        self._registered += window.acknowledged
         self._tell()
 
     def _registration(self, number: int) -> FactMessage:
@@ -264,6 +264,19 @@ class _Crowd:
                 elapsed_s=time.monotonic() - self._began,
             )
         )
+
+
+async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Wait for one of several; the others are cancelled, and what one raises is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _walk(totals: dict[str, float], chosen: random.Random) -> Iterator[bytes]:

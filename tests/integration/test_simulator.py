@@ -114,6 +114,25 @@ async def test_registrations_that_the_broker_lost_are_sent_again(
         assert await head(nc, "FLEET") == 300
 
 
+async def test_a_simulation_may_be_stopped_while_it_registers(own_broker: AnyBroker) -> None:
+    nodes = list(invented(3_000, prefix="n", seed=1, interval_s=1))
+    stop = asyncio.Event()
+    async with connected(own_broker.url) as nc:
+        await ensure_streams(nc)
+        own_broker.freeze()
+        running = asyncio.create_task(simulate(own_broker.url, nodes, interval_s=1, stop=stop))
+        own_broker.thaw()
+        await stream_reached(nc, "FLEET", 1)
+        own_broker.freeze()
+
+        stop.set()
+        report = await running
+
+        own_broker.thaw()
+        assert report.registered < 3_000
+        assert report.beats == 0
+
+
 async def test_without_the_stream_the_refusal_is_said(broker: AnyBroker) -> None:
     nodes = list(invented(3, prefix="n", seed=1, interval_s=1))
 
