@@ -41,7 +41,7 @@ class OutsideBroker:
         """Check that nothing of anybody else's lies there."""
         found = asyncio.run(self._streams())
         if found:
-            raise RuntimeError(f"NATS_URL={self.url} holds {found}: tests want a broker without streams, since they delete them")
+            raise RuntimeError(f"NATS_URL={self.url} holds {found}: tests delete streams, none may be there")
         return self
 
     def clear(self) -> None:

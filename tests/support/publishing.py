@@ -74,6 +74,13 @@ async def stream_reached(nc: Client, stream: str, seq: int, *, timeout_s: float 
             await asyncio.sleep(0.005)
 
 
+async def stream_emptied(nc: Client, stream: str, *, timeout_s: float = 20) -> None:
+    """Wait until age has taken every record of a stream."""
+    async with asyncio.timeout(timeout_s):
+        while (await js_api(nc, f"STREAM.INFO.{stream}"))["state"]["messages"]:  # noqa: ASYNC110 (as above)
+            await asyncio.sleep(0.02)
+
+
 async def publish_all(nc: Client, stream: str, records: Iterable[Record], *, at_once: int = 5_000) -> int:
     """Publish without acks and return the stream's head once all are in it, as the stream's only writer."""
     seq, waiting = await head(nc, stream), 0
