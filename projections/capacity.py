@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_FLOOR, Context, Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from projections.parts import Allocation, DeclaredResource, Reported
@@ -22,6 +23,9 @@ OVERCOMMITTED = "overcommitted"
 
 GRANULES = {"cpu": Decimal("0.001")}
 """The smallest share of a resource that can be given; 1 for every resource not named here."""
+
+MEMO = 4096
+# Machines come in types: so many different resources are computed once and shared.
 
 _ONE = Decimal(1)
 _ZERO = Decimal(0)
@@ -75,13 +79,8 @@ def capacity(state: NodeState) -> tuple[ResourceCapacity, ...]:
     )
 
 
+@lru_cache(MEMO)
 def _as_reported(name: str, reported: Reported) -> ResourceCapacity:
-    total, reserved, ratio, source, last_known = reported
-    if total is not None and reserved is None and ratio is None and total >= _ZERO:
-        floored = _floor(name, total)
-        return ResourceCapacity(
-            name, REPORTED, total, None, None, floored, _ZERO, floored, (), source, last_known
-        )
     return _numbers(name, reported, None, _ZERO)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -26,6 +27,9 @@ from projections.parts import (
 )
 
 FORMAT = 1
+MEMO = 4096
+# Machines come in types: so many different resources are read and written once, and shared.
+
 _DATE = orjson.OPT_UTC_Z
 _NOTHING_RARE = ((), (), (), None, (), (), None, (), (), None, None, (), 0, 0, 0, 0)
 
@@ -34,7 +38,7 @@ def pack_fields(fields: tuple[Any, ...]) -> bytes:
     """Return the fields of a `NodeState`, in its order, as bytes."""
     (
         node_id, version, changed_at,
-        incarnation, boot_id, agent_seq, machine_id, previous_boots, previous_seqs, conflict, leaving,
+        agent_seq, incarnation, boot_id, machine_id, previous_boots, previous_seqs, conflict, leaving,
         first_registered_at, registered_at, boot_at, inventory_at, inventory_seq,
         hostname, display_name, addresses, region, zone, pool, role, architecture, agent, interval_s, labels,
         resources, devices, gates, dialect, warnings,
@@ -97,7 +101,7 @@ def unpack_fields(packed: bytes) -> tuple[Any, ...]:
         )
     return (
         node_id, version, changed_at,
-        incarnation, boot_id, agent_seq, machine_id, previous_boots, previous_seqs, conflict, leaving,
+        agent_seq, incarnation, boot_id, machine_id, previous_boots, previous_seqs, conflict, leaving,
         registered_at if first == 0 else _time(first), registered_at, boot_at,
         boot_at if inventory == 0 else _time(inventory), inventory_seq,
         hostname, display_name, tuple(addresses), region, zone, pool, role, architecture,
@@ -121,6 +125,7 @@ def _amount(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
+@lru_cache(MEMO)
 def _pack_reported(reported: Reported) -> object:
     total, reserved, ratio, source, last_known = reported
     if reserved is None and ratio is None and source is None and last_known is None:
@@ -132,8 +137,14 @@ def _unpack_reported(packed: str | list[str | None] | None) -> Reported:
     if packed is None:
         return Reported(None)
     if isinstance(packed, str):
-        return Reported(Decimal(packed))
-    total, reserved, ratio, source, last_known = packed
+        return _reported(packed, None, None, None, None)
+    return _reported(*packed)
+
+
+@lru_cache(MEMO)
+def _reported(
+    total: str | None, reserved: str | None, ratio: str | None, source: str | None, last_known: str | None
+) -> Reported:
     return Reported(_amount(total), _amount(reserved), _amount(ratio), source, _amount(last_known))
 
 

@@ -46,9 +46,9 @@ class NodeState(NamedTuple):
     version: int
     changed_at: datetime
     # agent: identity
+    agent_seq: int = 0
     incarnation: int = 1
     boot_id: str | None = None
-    agent_seq: int = 0
     machine_id: str | None = None
     previous_boots: tuple[str, ...] = ()
     previous_seqs: tuple[int, ...] = ()
@@ -130,7 +130,7 @@ class NodeState(NamedTuple):
         verdict = self.verdict
         if verdict is None:
             return None
-        if verdict.boot_id != self.boot_id and (verdict.boot_id is not None or self.previous_boots):
+        if self.boot_id not in (None, verdict.boot_id) and (verdict.boot_id or self.previous_boots):
             return None
         if self.retirement is not None and verdict.seq < self.retirement.restored_seq:
             return None
@@ -191,8 +191,14 @@ _FIELDS = NodeState._fields
 INVENTORY = slice(_FIELDS.index("hostname"), _FIELDS.index("holds"))
 """The fields that a registration replaces whole."""
 
+CONTENT = slice(_FIELDS.index("incarnation"), _FIELDS.index("duplicates"))
+"""The fields that say something: where they stay, a fact changed a counter at most."""
+
+COUNTERS = slice(CONTENT.stop, None)
+"""How often a fact changed nothing, by why."""
+
 OWNERS: dict[str, tuple[str, ...]] = {
-    "agent": _FIELDS[_FIELDS.index("incarnation") : _FIELDS.index("holds")],
+    "agent": _FIELDS[_FIELDS.index("agent_seq") : _FIELDS.index("holds")],
     "operator": ("holds", "retirement", "declared"),
     "platform": ("allocations",),
     "liveness": ("verdict",),

@@ -1,0 +1,43 @@
+"""How verdicts on silence fold (floor 2, pure). They write `verdict` and nothing else.
+
+A verdict is about one boot. One about another boot than the node's, or about a retired node, changes nothing.
+"""
+
+from __future__ import annotations
+
+from events.codec import Recorded
+from events.facts import Alive, Lost
+from projections.effect import effective_at, provisional, unchanged
+from projections.parts import Verdict
+from projections.state import NodeState
+
+ALIVE = "alive"
+LOST = "lost"
+
+
+def alive(state: NodeState | None, fact: Recorded, data: Alive) -> NodeState:
+    """Fold a verdict `alive`. A node heard of before it registered becomes a provisional one."""
+    return _judged(provisional(fact) if state is None else state, fact, ALIVE, data.boot_id or None)
+
+
+def lost(state: NodeState | None, fact: Recorded, data: Lost) -> NodeState | None:
+    """Fold a verdict `lost`, which creates no node."""
+    return None if state is None else _judged(state, fact, LOST, data.boot_id or None)
+
+
+def _judged(state: NodeState, fact: Recorded, word: str, about: str | None) -> NodeState:
+    if state.retired_at is not None:
+        return unchanged(state, fact)
+    standing = state.standing_verdict
+    if state.boot_id is not None:
+        if about is not None and about != state.boot_id:
+            return unchanged(state, fact)
+        about = state.boot_id
+    elif word == LOST and standing is not None:
+        if about is not None and standing.boot_id is not None and about != standing.boot_id:
+            return unchanged(state, fact)
+        about = standing.boot_id
+    if standing is not None and standing.word == word and standing.boot_id == about:
+        return unchanged(state, fact)
+    at = effective_at(state, fact)
+    return state._replace(version=fact.seq, changed_at=at, verdict=Verdict(word, about, at, fact.seq))
