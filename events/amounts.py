@@ -69,6 +69,14 @@ def _rounded(exact: Decimal) -> Decimal:
     return exact
 
 
+def plain(exact: Decimal) -> str:
+    """Return a finite number in plain decimals, the same text for the same number: 8.00 and 0.8E+1 are 8."""
+    text = f"{exact:f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
 class _AmountSchema:
     """Lets pydantic take a Decimal as it is, without a call into Python, and make one of any other number."""
 

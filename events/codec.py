@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from events.amounts import ExactFloat, amount
+from events.amounts import ExactFloat, amount, plain
 from events.body import check_depth, read_object
 from events.envelope import JSON_TYPE, SPECVERSION, FactEvent, Opened, check_about, open_envelope
 from events.errors import InvalidSubjectError, UnreadableError
@@ -198,7 +198,7 @@ def _plain(value: object) -> object:
         }
         return told | (value.model_extra or {})
     if isinstance(value, Decimal):
-        return orjson.Fragment(f"{amount(value):f}".encode())
+        return orjson.Fragment(plain(amount(value)).encode())
     if isinstance(value, ExactFloat):
         return orjson.Fragment(value.text.encode())
     raise TypeError(f"{type(value).__name__} has no JSON form")

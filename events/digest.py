@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from events.amounts import ExactFloat
+from events.amounts import ExactFloat, plain
 from events.body import NAN, read_object
 
 LEFT_OUT = frozenset({"boot_id", "seq", "sent_at"})
@@ -78,5 +78,4 @@ def _number(value: float | Decimal) -> orjson.Fragment | None:
         return orjson.Fragment(b"0")
     if isinstance(value, float):
         value = Decimal(value.text if isinstance(value, ExactFloat) else repr(value))
-    plain = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    return orjson.Fragment((plain.rstrip("0").rstrip(".") if "." in plain else plain).encode())
+    return orjson.Fragment((plain(value) if isinstance(value, Decimal) else str(value)).encode())

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.broker import Broker, binary
 from tests.support.brokers import AnyBroker, ContainerBroker, OutsideBroker
+
+# How long an example takes says how busy the machine is, not whether it is right.
+settings.register_profile("fleetfold", deadline=None)
+settings.load_profile("fleetfold")
 
 
 @pytest.fixture(scope="session")
