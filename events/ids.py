@@ -3,7 +3,7 @@
 A node id is any text of 1 to 250 bytes of UTF-8 in NFC. Its token keeps `[A-Za-z0-9_-]` and percent-encodes
 every other byte in upper case, so a token is one subject token, never a wildcard, and names exactly one id.
 A zone's token begins with `~`, which no node token can, so that no filter about a node matches a zone's facts
-(docs/adr/0001-zone-tokens.md).
+(docs/adr/0009-zone-tokens.md).
 """
 
 from __future__ import annotations
