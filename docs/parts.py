@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from docs import bad_input
+from docs import bad_input, questions
 from docs.markdown import table
 from events import streams, subjects
 from events.ids import NodeId, Zone, token, zone_token
 from events.registry import TYPES
+from fleetfold.cli.documents import sql_contract
 from fleetfold.settings_table import settings_table
 
 EXAMPLE_IDS = ("n1", "a.b", "gpu 7", "smolfleet:w-1", "節点-1")
@@ -51,11 +52,18 @@ def tokens_table() -> str:
     return table(("id", "subject token"), rows)
 
 
+def views() -> str:
+    """Return every view and macro with its columns, one heading level down."""
+    return sql_contract().replace("## ", "### ")
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "streams": streams_table,
     "event-types": event_types_table,
     "tokens": tokens_table,
+    "views": views,
+    "questions": questions.answered,
     "bad-facts": bad_input.facts_table,
     "bad-beats": bad_input.beats_table,
 }
