@@ -1,9 +1,8 @@
-"""Bytes of JSON to one object (floor 1, pure): the same bytes give the same object or the same reason,
-always.
+"""Bytes of JSON to one object (floor 1, pure): the same bytes give the same object or the same reason.
 
 The quick way is orjson. It would hide a duplicate key and round a long number, so a body is trusted only if
-it comes back from the object byte for byte, or if neither can be in it; every other body takes the standard
-parser.
+it comes back from the object byte for byte but for space, or if neither can be in it; every other body takes
+the standard parser.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ _KEY = re.compile(rb'"[ \t\r\n]*:')
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15}")
 # A float keeps 15 digits for sure, and orjson's integers end at 20.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_SPACE = b" \t\r\n"
 _NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -50,7 +50,8 @@ def read_object(payload: bytes) -> tuple[dict[str, Any], bool]:
     check_depth(payload)
     try:
         tree = orjson.loads(payload)
-        is_plain = orjson.dumps(tree) == payload or _hides_nothing(tree, payload)
+        written = orjson.dumps(tree)
+        is_plain = written == payload or _is_but_for_space(written, payload) or _hides_nothing(tree, payload)
     except orjson.JSONDecodeError:
         is_plain = False
     if not is_plain:
@@ -69,6 +70,11 @@ def check_depth(payload: bytes) -> None:
         depth += 1 if bracket in b"[{" else -1
         if depth > MAX_DEPTH:
             raise UnreadableError(TOO_DEEP, detail=f"more than {MAX_DEPTH} levels")
+
+
+def _is_but_for_space(written: bytes, payload: bytes) -> bool:
+    # Space inside texts goes too, which does not matter: no key and no digit is space.
+    return written.translate(None, _SPACE) == payload.translate(None, _SPACE)
 
 
 def _hides_nothing(tree: object, payload: bytes) -> bool:
