@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from docs import bad_input, questions
 from docs.markdown import table
@@ -57,11 +59,46 @@ def views() -> str:
     return sql_contract().replace("## ", "### ")
 
 
+def metrics_table() -> str:
+    """Return every metric that the code makes, found where it is made."""
+    api = Path(__file__).resolve().parent.parent / "api"
+    found = {row for file in api.rglob("*.py") for row in _metrics_in(ast.parse(file.read_text("utf-8")))}
+    return table(("metric", "labels", "what it says"), sorted(found))
+
+
+def _metrics_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        suffix = METRIC_MAKERS.get(call.func.id)
+        if suffix is None:
+            continue
+        name, about = (argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant))
+        labels = [
+            f"`{label.value}`"
+            for group in [*call.args[2:], *(word.value for word in call.keywords if word.arg == "labels")]
+            for label in ast.walk(group)
+            if isinstance(label, ast.Constant)
+        ]
+        yield f"`{name}{suffix}`", ", ".join(labels), str(about)
+
+
+METRIC_MAKERS = {
+    "GaugeMetricFamily": "",
+    "CounterMetricFamily": "_total",
+    "Histogram": "",
+    "Gauge": "",
+    "Counter": "_total",
+}
+"""What makes a metric, and what its kind adds to its name on the wire."""
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "streams": streams_table,
     "event-types": event_types_table,
     "tokens": tokens_table,
+    "metrics": metrics_table,
     "views": views,
     "questions": questions.answered,
     "bad-facts": bad_input.facts_table,
