@@ -14,6 +14,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -35,6 +36,7 @@ class Deliveries:
 
     def __init__(self, *, on_status: Callable[[bytes], None]) -> None:
         self.arrived = self.waiting = 0
+        self.waiting_since = 0.0
         self.prefix: bytes | None = None
         self._on_status = on_status
         self._chunks: deque[Columns] = deque()
@@ -68,6 +70,8 @@ class Deliveries:
         """Add a chunk of records."""
         self._chunks.append(columns)
         count = len(columns.payloads)
+        if not self.waiting:
+            self.waiting_since = time.monotonic()
         self.arrived += count
         self.waiting += count
         if self.waiting >= self._wake_at:
@@ -90,7 +94,8 @@ class Deliveries:
             return
 
     def take(self, most: int) -> Columns:
-        """Return the oldest records, at most so many, and forget them."""
+        """Return the oldest records, at most so many, and forget them; what is left waits from now on."""
+        self.waiting_since = time.monotonic()
         taken: list[Columns] = []
         while most > 0 and self._chunks:
             chunk = self._chunks.popleft()

@@ -66,6 +66,11 @@ class Generation:
         return self._deliveries.waiting
 
     @property
+    def waiting_since(self) -> float | None:
+        """The monotonic time since which the oldest of them waits, None where none does."""
+        return self._deliveries.waiting_since if self._deliveries.waiting else None
+
+    @property
     def heard_at(self) -> float:
         """The monotonic time at which the broker last gave a sign of life here."""
         return self._heard_at

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -96,6 +97,11 @@ class BatchReader:
         return self._generation.waiting if self._generation is not None else 0
 
     @property
+    def waiting_since(self) -> float | None:
+        """The monotonic time since which the oldest of them waits, None where none does."""
+        return self._generation.waiting_since if self._generation is not None else None
+
+    @property
     def heard_at(self) -> float | None:
         """The monotonic time of the broker's last sign of life, None while no generation is open."""
         return self._generation.heard_at if self._generation is not None else None
@@ -151,7 +157,8 @@ class BatchReader:
             await self._look_for_a_standstill(generation)
         if self._owed is not None:
             return self._cross(self._owed)
-        await generation.arrived(self._batch, within_s=self._linger_s)
+        waited_s = time.monotonic() - (generation.waiting_since or 0.0)
+        await generation.arrived(self._batch, within_s=self._linger_s - waited_s)
         numbers, subjects, payloads = generation.take(self._batch)
         seqs, stored_at_ns = numbers[:, STREAM_SEQ].copy(), numbers[:, STORED_AT_NS].copy()
         try:

@@ -1,0 +1,254 @@
+"""One stream on its way into the projection: read on this loop, folded on the writer thread (floor 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import nats.errors
+
+from consumers.ending import end
+from consumers.generation import SILENCE_S
+from consumers.reader import BatchReader, ReaderCounts
+from events.errors import BrokerUnavailableError, FleetfoldError, LogGapError, StoreError
+from events.log import Batch, Cursor
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from projections.projection import Projection
+
+log = logging.getLogger(__name__)
+
+State = Literal["starting", "reading", "waiting", "stopped"]
+Connect = Callable[[], "Awaitable[Client]"]
+"""Gives a connected client that came from `consumers.deliveries.new_client`."""
+
+CONNECT_AGAIN_S = 0.5
+STORE_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+# A full disk needs a person; the last pause is how long it takes at most until we notice that there was one.
+GAP_PAUSE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """How one stream is read: the largest batch, and for how long after its first record it may grow."""
+
+    stream: str
+    batch: int
+    linger_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """How far a stream is folded, and how its reading goes.
+
+    `seq` is committed, `head` the last record the broker said it holds, `head_at_start` what that was when it
+    was first seen (both None before). `lag_ms` is for how long the oldest record that is not folded yet has
+    been waiting, as far as we know: 0 with everything folded, growing while the broker does not answer.
+    `reading`: records arrive; `waiting`: the broker does not answer; `stopped`: a person has to look
+    (`last_error`). Counts are of this process.
+    """
+
+    stream: str
+    state: State
+    epoch: str
+    seq: int
+    head: int | None
+    head_at_start: int | None
+    pending: int
+    lag_ms: float | None
+    generations: int
+    stalls: int
+    holes: int
+    records: int
+    last_error: str
+
+
+class Following:
+    """The reading of one stream, over any number of connections, readers and restarts."""
+
+    def __init__(
+        self, plan: StreamPlan, projection: Projection, *, connect: Connect, writer: Executor
+    ) -> None:
+        self.stream = plan.stream
+        self.last_error = ""
+        self._plan, self._projection, self._connect, self._writer = plan, projection, connect, writer
+        self._nc: Client | None = None
+        self._connecting_since: float | None = None
+        self._reader: BatchReader | None = None
+        self._before = ReaderCounts()
+        self._is_stopped = False
+        self._head: int | None = None
+        self._head_at_start: int | None = None
+        self._in_hand: list[Batch] = []
+        self._heard_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Read and fold until cancelled.
+
+        Raises what nobody here can decide: EpochChangedError, LogRewoundError, a fatal StoreError, and
+        anything that is a mistake of ours.
+        """
+        while True:
+            try:
+                await self._read_and_fold(await self._connection())
+            except BrokerUnavailableError as err:
+                self._failed(err)
+                await self.close()
+            except LogGapError as err:
+                self._failed(err, is_stopped=True)
+                await asyncio.sleep(GAP_PAUSE_S)
+
+    async def close(self) -> None:
+        """Close the connection; twice is fine."""
+        nc, self._nc = self._nc, None
+        if nc is not None:
+            await nc.close()
+
+    def stop(self, why: str) -> None:
+        """Show that this stream is read no more."""
+        self._is_stopped, self.last_error = True, why
+
+    def status(self) -> StreamStatus:
+        """Return how it goes now. May be called from any thread."""
+        reader, before = self._reader, self._before
+        counts = reader.counts if reader is not None else ReaderCounts()
+        cursor = self._projection.cursors().get(self.stream, Cursor())
+        head, silent_s = self._known_head(reader), self._silent_s(reader)
+        return StreamStatus(
+            stream=self.stream,
+            state=self._state(silent_s),
+            epoch=cursor.epoch,
+            seq=cursor.seq,
+            head=head if head is None else max(head, cursor.seq),
+            head_at_start=self._head_at_start,
+            pending=max(0, head - cursor.seq) if head is not None else 0,
+            lag_ms=None if head is None else 1000 * max(silent_s, self._waited_s(reader, cursor)),
+            generations=before.generations + counts.generations,
+            stalls=before.stalls + counts.stalls,
+            holes=before.holes + counts.holes,
+            records=before.records + counts.records,
+            last_error=self.last_error or self._without_connection(),
+        )
+
+    def _without_connection(self) -> str:
+        # A client that connects tries for ever, so this is where that shows.
+        waits_s = time.monotonic() - self._connecting_since if self._connecting_since is not None else 0.0
+        return "no connection to the broker yet" if waits_s > SILENCE_S else ""
+
+    def _state(self, silent_s: float) -> State:
+        if self._is_stopped:
+            return "stopped"
+        if self._head is None:
+            return "starting"
+        return "waiting" if silent_s else "reading"
+
+    def _known_head(self, reader: BatchReader | None) -> int | None:
+        if reader is not None and reader.head is not None:
+            self._head = reader.head
+            if self._head_at_start is None:
+                self._head_at_start = self._head
+        return self._head
+
+    def _silent_s(self, reader: BatchReader | None) -> float:
+        """Return for how long the broker has not been heard, 0 where that is not too long."""
+        if self._in_hand:
+            return 0.0  # nothing is asked of it while records wait to be folded
+        heard_at = reader.heard_at if reader is not None else None
+        if heard_at is not None:
+            self._heard_at = max(self._heard_at, heard_at)
+        silent_s = time.monotonic() - self._heard_at
+        return silent_s if silent_s > SILENCE_S else 0.0
+
+    def _waited_s(self, reader: BatchReader | None, cursor: Cursor) -> float:
+        """Return for how long the oldest record that we know of and have not folded has been waiting."""
+        for batch in tuple(self._in_hand):
+            if len(batch) and batch.cursor.seq > cursor.seq:
+                return max(0.0, time.time() - int(batch.stored_at_ns[0]) / 1e9)
+        since = reader.waiting_since if reader is not None else None
+        return time.monotonic() - since if since is not None else 0.0
+
+    def _failed(self, err: FleetfoldError, *, is_stopped: bool = False) -> None:
+        if str(err) != self.last_error:
+            log.error("reading interrupted", extra={"stream": self.stream, "why": str(err), "code": err.code})
+        self._is_stopped, self.last_error = is_stopped, str(err)
+
+    async def _connection(self) -> Client:
+        while self._nc is None:
+            self._connecting_since = self._connecting_since or time.monotonic()
+            try:
+                self._nc = await self._connect()
+            except (nats.errors.Error, OSError, TimeoutError, BrokerUnavailableError) as err:
+                self._failed(BrokerUnavailableError(f"reading {self.stream}", why=str(err)))
+                await asyncio.sleep(CONNECT_AGAIN_S)
+        self._connecting_since = None
+        return self._nc
+
+    async def _read_and_fold(self, nc: Client) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._writer, _nothing)  # what is being folded, is
+        reader = BatchReader(
+            nc,
+            self.stream,
+            after=self._projection.cursors().get(self.stream, Cursor()),
+            batch=self._plan.batch,
+            linger_s=self._plan.linger_s,
+        )
+        self._reader = reader
+        queue: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
+        tasks = [asyncio.create_task(self._read(reader, queue)), asyncio.create_task(self._fold(queue))]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await end(*tasks)
+            await reader.close()
+            self._remember(reader.counts)
+            self._in_hand.clear()
+
+    async def _read(self, reader: BatchReader, queue: asyncio.Queue[Batch]) -> None:
+        async for batch in reader:
+            self._known_head(reader)
+            self._in_hand.append(batch)
+            await queue.put(batch)
+
+    async def _fold(self, queue: asyncio.Queue[Batch]) -> None:
+        loop, failures = asyncio.get_running_loop(), 0
+        while True:
+            batch = await queue.get()
+            while True:
+                try:
+                    await loop.run_in_executor(self._writer, self._projection.apply, batch)
+                except StoreError as err:
+                    if err.is_fatal:
+                        raise
+                    self._failed(err, is_stopped=True)
+                    await asyncio.sleep(STORE_PAUSES_S[min(failures, len(STORE_PAUSES_S) - 1)])
+                    failures += 1
+                else:
+                    break
+            failures = 0
+            self._is_stopped, self.last_error = False, ""
+            self._heard_at = time.monotonic()
+            if self._in_hand and self._in_hand[0] is batch:
+                self._in_hand.pop(0)
+
+    def _remember(self, counts: ReaderCounts) -> None:
+        before = self._before
+        self._reader = None
+        self._before = ReaderCounts(
+            before.generations + counts.generations,
+            before.records + counts.records,
+            before.holes + counts.holes,
+            before.stalls + counts.stalls,
+        )
+
+
+def _nothing() -> None:
+    """A task for the writer thread that is over when everything before it is."""
