@@ -16,7 +16,11 @@ from pydantic_core import CoreSchema, core_schema
 LIMIT = 10**28
 # What a column DECIMAL(38, 9) can hold, with a digit to spare for sums over a fleet.
 
+OUT_OF_RANGE = "an amount lies between -1e28 and 1e28"
+
 PLACES = 9
+_SHORT_FROM, _SHORT_BELOW = 1e-4, 1e9
+# Here a float's text has no exponent, so at most eleven characters mean at most nine places.
 _EXACT_FLOATS = 2**53
 # Up to here a whole float is the number that was written; above, only its shortest text says which was meant.
 _SMALLEST = Decimal(1).scaleb(-PLACES)
@@ -42,15 +46,23 @@ def amount(value: object) -> Decimal:
     Raises ValueError for anything but an int, float or Decimal, and for a number out of range or not finite.
     """
     if type(value) is int:
-        exact = Decimal(value)
-    elif isinstance(value, float):
+        if -LIMIT < value < LIMIT:
+            return Decimal(value)
+        raise ValueError(OUT_OF_RANGE)
+    if (
+        type(value) is float
+        and _SHORT_FROM <= value < _SHORT_BELOW
+        and len(text := repr(value)) <= PLACES + 2
+    ):
+        return Decimal(text) if text[-2:] != ".0" else Decimal(int(value))
+    if isinstance(value, float):
         exact = _from_float(value)
     elif isinstance(value, Decimal):
         exact = value
     else:
-        raise ValueError("an amount is a JSON number")
+        raise ValueError("an amount is a JSON number")  # noqa: TRY004 (what pydantic expects)
     if not (exact.is_finite() and -LIMIT < exact < LIMIT):
-        raise ValueError("an amount lies between -1e28 and 1e28")
+        raise ValueError(OUT_OF_RANGE)
     return _rounded(exact)
 
 

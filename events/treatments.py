@@ -203,6 +203,8 @@ def _treat_resources(data: Data, warnings: Warnings) -> None:
                     # Nearly every amount is a whole number; a call for each costs a tenth of a decode.
                     if type(value) is int and 0 <= value < LIMIT:
                         resource[member] = Decimal(value)
+                    elif type(value) is float and 0 <= value < 1e27:
+                        resource[member] = amount(value)
                     else:
                         resource[member] = _amount(value, f"resources.{name[:200]}.{member}", warnings)
 
