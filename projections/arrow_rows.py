@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context, Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from events.log import Int64s
 from projections.tables import AMOUNT, TEXT, TEXT_MAP, TEXTS, TIME, Table
@@ -47,7 +50,7 @@ def _column(name: str, table: Table, column: Sequence[Any]) -> pa.Array[Any]:
 
     kind = table.columns[name]
     if kind == TEXT_MAP:
-        column = [list(one.items()) for one in column]
+        return _maps(column)
     made: pa.Array[Any]
     try:
         made = pa.array(column, _type(kind))
@@ -55,6 +58,17 @@ def _column(name: str, table: Table, column: Sequence[Any]) -> pa.Array[Any]:
         if kind != AMOUNT:
             raise
         made = pa.array([_storable(amount) for amount in column], _type(kind))
+    return made
+
+
+def _maps(column: Sequence[dict[str, str]]) -> pa.Array[Any]:
+    # Three flat arrays: a list of pairs for each row would cost ten times as much.
+    import pyarrow as pa  # noqa: PLC0415
+
+    ends = pa.array(np.cumsum([0, *map(len, column)], dtype=np.int32))
+    keys = pa.array(list(chain.from_iterable(column)), pa.string())
+    values = pa.array(list(chain.from_iterable(map(dict.values, column))), pa.string())
+    made: pa.Array[Any] = pa.MapArray.from_arrays(ends, keys, values)  # type: ignore[call-overload]
     return made
 
 

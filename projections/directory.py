@@ -21,6 +21,7 @@ from projections.node_index import NodeIndex
 
 LABELS_IN_ROW = 8
 # Nodes with more labels, few in most fleets, have their labels in a set of its own each.
+_NO_LABELS = [0] * LABELS_IN_ROW
 _SLICE = 8192
 # Nodes looked at in one step: a page without a filter ends with the first, one with a rare value takes them
 # all.
@@ -93,10 +94,9 @@ class Directory:
             return
         self._hold(int(numbers.max()) + 1)
         self._texts[numbers] = [[_hash(text) for text in one[1:-1]] for one in listed]
+        self._put_labels(numbers, [list(map(hash, one.labels.items())) for one in listed])
         for state in {one.state for one in listed}:
             self._states[hash(state)] = state
-        for number, one in zip(numbers.tolist(), listed, strict=True):
-            self._put_labels(number, [_label(*pair) for pair in one.labels.items()])
         is_new = ~self._is_listed[numbers]
         if is_new.any():
             self._is_listed[numbers] = True
@@ -138,7 +138,7 @@ class Directory:
         if asked.name is not None:
             fits &= (texts[:, _NAMES] == hash(asked.name)).any(axis=1)
         for pair in asked.labels.items():
-            fits &= self._has_label(numbers, _label(*pair))
+            fits &= self._has_label(numbers, hash(pair))
         return fits
 
     def _has_label(self, numbers: Int64s, label: int) -> npt.NDArray[np.bool_]:
@@ -149,13 +149,15 @@ class Directory:
                 has |= np.isin(numbers, more)
         return has
 
-    def _put_labels(self, number: int, labels: list[int]) -> None:
-        self._labels[number] = 0
-        if len(labels) <= LABELS_IN_ROW:
-            self._labels[number, : len(labels)] = labels
-            self._more_labels.pop(number, None)
-        else:
-            self._more_labels[number] = frozenset(labels)
+    def _put_labels(self, numbers: Int64s, labels: list[list[int]]) -> None:
+        self._labels[numbers] = [
+            (one + _NO_LABELS[len(one) :]) if len(one) <= LABELS_IN_ROW else _NO_LABELS for one in labels
+        ]
+        if self._more_labels or max(map(len, labels)) > LABELS_IN_ROW:
+            for number, one in zip(numbers.tolist(), labels, strict=True):
+                self._more_labels.pop(number, None)
+                if len(one) > LABELS_IN_ROW:
+                    self._more_labels[number] = frozenset(one)
 
     def _list(self, node_ids: list[NodeId], numbers: Int64s) -> None:
         """Add new nodes, in order of their ids."""
@@ -175,7 +177,3 @@ class Directory:
 
 def _hash(text: str | None) -> int:
     return 0 if text is None else hash(text)
-
-
-def _label(key: str, value: str) -> int:
-    return hash((key, value))
