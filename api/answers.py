@@ -10,7 +10,7 @@ from fastapi import Response
 
 from api.json_text import dumps
 from api.positions import Positions
-from api.problems import INVALID_PARAMETER, POSITION_NOT_REACHED, ProblemError
+from api.problems import POSITION_NOT_REACHED, ProblemError
 from api.questions import Questions
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ READ_STREAMS = (FLEET, "BEATS")
 MIN_SEQ_WITHIN = timedelta(seconds=5)
 # Longer than any commit takes with the reader up to date (under 1 s), shorter than the time-outs of usual
 # clients and proxies (10 to 30 s), so that the caller reads our problem and not theirs.
-
-CLOCKS_DIFFER_BY = timedelta(seconds=60)
-# How far `at` may lie in the future: the caller's clock is not ours. Beyond, it is a mistake worth naming.
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,11 @@ class Answers:
         self.projection = service.projection
         self.positions = Positions(service.projection)
         self.questions = Questions(service.projection)
+
+    def close(self) -> None:
+        """End the threads and the subscription; the service stays as it is. Closing twice is fine."""
+        self.questions.close()
+        self.positions.close()
 
     def as_of(self, *, at: datetime | None = None) -> AsOf:
         """Return what holds for an answer that is read from now on; `at` where it is about the past."""
@@ -93,41 +95,21 @@ class Answers:
             )
 
 
-def answer(
-    members: Mapping[str, object], as_of: AsOf, *, headers: Mapping[str, str] | None = None
-) -> Response:
-    """Return a 200 with the members and their `as_of`; `x-lag-ms` repeats the lag where it is known."""
-    made = Response(
-        dumps({**members, "as_of": as_of.members()}),
-        media_type="application/json",
-        headers=dict(headers or {}),
-    )
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, written: JSON and what belongs beside it. Over HTTP and over NATS it is the same."""
+
+    body: bytes
+    headers: dict[str, str]
+
+    def http(self) -> Response:
+        """Return it as a 200."""
+        return Response(self.body, media_type="application/json", headers=self.headers)
+
+
+def answer(members: Mapping[str, object], as_of: AsOf, *, headers: Mapping[str, str] | None = None) -> Answer:
+    """Return an answer of the members and their `as_of`; `x-lag-ms` repeats the lag where it is known."""
+    beside = dict(headers or {})
     if as_of.lag_ms is not None:
-        made.headers["x-lag-ms"] = str(as_of.lag_ms)
-    return made
-
-
-def past(text: str | None) -> datetime | None:
-    """Return the moment that `at` names, in UTC; raise invalid_parameter for none or a future one."""
-    if not text:
-        return None
-    moment = moment_of(text, parameter="at")
-    if moment > datetime.now(UTC) + CLOCKS_DIFFER_BY:
-        raise _no_time("at", f"{text[:40]} lies in the future")
-    return moment
-
-
-def moment_of(text: str, *, parameter: str) -> datetime:
-    """Return an RFC 3339 time in UTC; raise invalid_parameter for anything else."""
-    spelled = text[:-6] + "+" + text[-5:] if len(text) > 6 and text[-6] == " " else text  # a + that a URL ate
-    try:
-        moment = datetime.fromisoformat(spelled)
-        if moment.tzinfo is None:
-            raise _no_time(parameter, "an offset is missing: end it with Z")
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError) as err:
-        raise _no_time(parameter, "a time is written 2026-05-01T12:00:00Z") from err
-
-
-def _no_time(parameter: str, why: str) -> ProblemError:
-    return ProblemError(INVALID_PARAMETER, f"{parameter}: {why}", members={"parameter": parameter})
+        beside["x-lag-ms"] = str(as_of.lag_ms)
+    return Answer(dumps({**members, "as_of": as_of.members()}), beside)

@@ -14,7 +14,8 @@ from typing import cast
 import orjson
 
 _OPTIONS = orjson.OPT_UTC_Z
-# orjson writes integers of 64 bits; beyond, the digits are handed over as they are
+# orjson writes integers of 64 bits; beyond, the digits are handed over
+_EXACT_IN_A_FLOAT = 2**53
 _WRITABLE = range(-(2**63), 2**64)
 
 
@@ -27,17 +28,26 @@ def dumps(value: object) -> bytes:
 
 
 def number(value: Decimal | float | int | None) -> object:
-    """Return an amount as what `dumps` writes exactly; None (unknown) and what is not finite become null."""
-    if value is None or isinstance(value, float):
-        return value
-    if isinstance(value, int):
-        return value if value in _WRITABLE else orjson.Fragment(str(value).encode())
-    if not value.is_finite():
+    """Return an amount as `dumps` writes it exactly; None (unknown) and what is not finite become null."""
+    if value is None:
         return None
-    whole = int(value)
-    if value == whole:
-        return number(whole)
-    return orjson.Fragment(format(value, "f").rstrip("0").encode())
+    if isinstance(value, Decimal):
+        text = str(value)
+        return orjson.Fragment(text if text.isdigit() else _plain(value, text))
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < _EXACT_IN_A_FLOAT else value
+    return value if value in _WRITABLE else orjson.Fragment(str(value))
+
+
+def _plain(value: Decimal, text: str) -> str:
+    """Return a decimal without exponent and idle zeros; `text` is how Python writes it."""
+    if not value.is_finite():
+        return "null"
+    if "E" in text:
+        text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _other(value: object) -> object:

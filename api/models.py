@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
@@ -66,6 +66,8 @@ class Resource(Shape):
     allocated: Amount | None = Field(description="the sum of what schedulers handed out")
     free: Amount | None = Field(description="allocatable − allocated; negative where overcommitted")
     used: Amount | None = Field(description="the latest measurement, none of the five")
+    last_known: Amount | None = Field(description="the total before it became unknown, while it is")
+    source: str | None = Field(description="where the node says the number came from")
     flags: list[str] = Field(description="`over_reserved`, `overcommitted`")
 
 
@@ -78,6 +80,7 @@ class Device(Shape):
     memory: Amount | None = Field(description="bytes")
     healthy: bool | None = Field(description="null: the node does not say")
     reason: str | None
+    since: datetime = Field(description="when it was first reported like this")
 
 
 class Hold(Shape):
@@ -102,6 +105,33 @@ class Allocation(Shape):
     since: datetime
 
 
+class Agent(Shape):
+    """Which program reports for a node."""
+
+    name: str | None
+    version: str | None
+
+
+class Leaving(Shape):
+    """A node's own goodbye, which ends with its next registration."""
+
+    cause: str | None
+    expect_back_at: datetime | None
+    at: datetime
+
+
+class Heartbeats(Shape):
+    """What a node's heartbeats say."""
+
+    boot_id: str = Field(description="the run of the agent that beats")
+    last_seq: int = Field(description="the last one's number within the run")
+    missed: int = Field(description="numbers that never came")
+    duplicates: int
+    reordered: int = Field(description="those that came late")
+    other_boot: int = Field(description="those of an earlier run")
+    skew_ms: int | None = Field(description="the node's clock minus the broker's; null: it does not say")
+
+
 class NodeAt(Shape):
     """A node as it was at a moment: what its history keeps."""
 
@@ -115,7 +145,6 @@ class NodeAt(Shape):
     pool: str | None
     incarnation: int
     valid_from: datetime = Field(description="since when all of this held")
-    valid_to: datetime | None = Field(description="until when; null: it still does")
     cause_seq: int = Field(description="the fact in FLEET that made it so")
     cause_type: str
     actor: str
@@ -139,27 +168,31 @@ class Node(Shape):
     hostname: str | None
     display_name: str | None
     architecture: str | None
-    agent: dict[str, Any] | None
+    agent: Agent | None
     labels: dict[str, str] = Field(description="reported and declared; a declared one wins")
     annotations: dict[str, str]
     addresses: list[str]
     conditions: list[str]
     holds: list[Hold]
     allocations: list[Allocation]
+    leaving: Leaving | None
     boot_id: str | None
     machine_id: str | None
-    incarnation: int
+    incarnation: int = Field(description="how many machines had this id before, plus 1")
+    conflict: list[str] = Field(description="the boots that report under this id in turn")
     dialect: str | None
     native_id: str | None
     interval_s: float | None = Field(description="seconds between heartbeats, as the agent says")
     first_registered_at: datetime | None
     registered_at: datetime | None
     last_heartbeat_at: datetime | None
-    last_change_at: datetime = Field(description="when the broker stored the last fact that changed the node")
+    inventory_at: datetime | None = Field(description="when the reported inventory last changed")
+    changed_at: datetime = Field(description="when the broker stored the last fact that changed the node")
     retired_at: datetime | None
     version: int = Field(description="the position in FLEET of the last fact about the node; also the ETag")
     resources: list[Resource]
     devices: list[Device]
+    heartbeats: Heartbeats | None
     warnings: list[str] = Field(description="what in the last report was read otherwise than it was written")
 
 
@@ -170,32 +203,97 @@ class NodeAnswer(Node, Answer):
 class NodeAtAnswer(NodeAt, Answer):
     """One node as it was."""
 
+    valid_to: datetime | None = Field(description="until when all of this held; null: it still does")
 
-Item = TypeVar("Item")
+
+class Change(Shape):
+    """What changed about a node, and the fact that did it."""
+
+    at: datetime
+    kind: str = Field(description="identity, lifecycle, state, intent, capacity, labels, …")
+    detail: str = Field(description="which change: lost, changed, replaced, …")
+    before: dict[str, Any] | None = Field(
+        description="the members that are others now; null where there was nothing"
+    )
+    after: dict[str, Any] | None
+    cause_seq: int = Field(description="the fact's position in FLEET")
+    actor: str
+    reason: str
 
 
-class Page(Answer, Generic[Item]):
+class Page(Answer):
     """One page of a list; the next begins at `next_cursor`, null on the last."""
 
-    items: list[Item]
     next_cursor: str | None
 
 
+class NodesAnswer(Page):
+    """Nodes by id, as they are now, or as they were where `at` was asked."""
+
+    items: list[Node] | list[NodeAt]
+
+
+class TimelineAnswer(Page):
+    """What became of one node, newest first."""
+
+    items: list[Change]
+
+
 class CapacitySum(Shape):
-    """The sum of one resource over the nodes of a group; a node that does not say how much is counted apart."""
+    """The sum of one resource over the nodes of a place that are not retired."""
 
     resource: str
-    group: str | None = Field(
-        description="the zone, pool or region; null: of nodes that name none, or with no group"
+    place: str | None = Field(
+        description="the zone, pool or region; null: the whole fleet, or nodes without one"
     )
     nodes: int = Field(description="how many nodes have the resource")
-    unknown: int = Field(description="how many of them do not say how much")
-    total: Amount | None
+    unknown: int = Field(description="how many of them do not say how much, and add nothing to the sums")
+    total: Amount | None = Field(description="null where no node says how much")
     reserved: Amount | None
     allocatable: Amount | None
     allocated: Amount | None
     free: Amount | None
-    used: Amount | None
+
+
+class CapacityAnswer(Page):
+    """Sums by resource and place; all on one page."""
+
+    group_by: GroupWord
+    items: list[CapacitySum]
+
+
+class CapacityStep(Shape):
+    """The sums that held at a moment."""
+
+    at: datetime
+    sums: list[CapacitySum]
+
+
+class CapacityHistoryAnswer(Page):
+    """Sums at each step of time."""
+
+    group_by: GroupWord
+    items: list[CapacityStep]
+
+
+class ResourceAt(Shape):
+    """One resource of a node as it was."""
+
+    resource: str
+    status: Literal["reported", "unknown"]
+    total: Amount | None
+    reserved: Amount | None
+    ratio: Amount | None
+    allocatable: Amount | None
+    allocated: Amount | None
+    free: Amount | None
+
+
+class NodeCapacityAnswer(Page):
+    """The resources of one node, as they are now, or as they were where `at` was asked; all on one page."""
+
+    id: str
+    items: list[Resource] | list[ResourceAt]
 
 
 class Problem(BaseModel):
@@ -209,3 +307,65 @@ class Problem(BaseModel):
     detail: str
     instance: str
     code: str = Field(description="stable: what programs compare")
+
+
+class StreamStatus(Shape):
+    """How one stream is read and folded."""
+
+    epoch: str | None
+    seq: int | None = Field(description="the last record folded; null: this process does not fold it")
+    head: int | None = Field(description="the last record that the broker said it holds")
+    pending: int | None = Field(
+        description="records that the broker still held back when the last batch came"
+    )
+    lag_ms: int | None
+    generations: int = Field(description="consumers made so far: 1 unless something broke")
+    holes: int = Field(description="records that are missing and proven deleted")
+    state: Literal["starting", "reading", "waiting", "stopped"]
+    last_error: str
+
+
+class ReplicaStatus(Shape):
+    """The process that answers SQL."""
+
+    state: Literal["off", "starting", "ready", "away"]
+    reason: str
+    lag_ms: int | None
+    restarts: int
+
+
+class StatusAnswer(Answer):
+    """How the service is."""
+
+    epoch: str
+    fleet_seq: int = Field(description="position in FLEET that is folded")
+    beats_seq: int = Field(description="position in BEATS that is folded")
+    changes_seq: int | None = Field(description="last announcement in CHANGES; null: not known yet")
+    lag_ms: int | None
+    nodes: int = Field(description="without retired ones")
+    nodes_by_state: dict[StateWord, int] = Field(description="also `retired`")
+    version: str
+    liveness_mode: str
+    nats_url: str
+    streams: dict[str, StreamStatus]
+    replica: ReplicaStatus
+
+
+class Progress(Shape):
+    """How far one stream is folded, and what was its head when the process began."""
+
+    seq: int
+    target: int | None
+
+
+class ReadyAnswer(Answer):
+    """The service may be asked."""
+
+    ready: Literal[True]
+    streams: dict[str, Progress]
+
+
+class AliveAnswer(Shape):
+    """The process answers."""
+
+    live: Literal[True]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from projections.projection import Projection
+    from projections.projection import Applied, Projection
 
 
 class Positions:
     """Wakes the requests that wait for a position, after each commit of the projection.
 
     One event loop waits (the API's); the commits happen in the writer thread, which is told nothing and never
-    held up. Subscribed for as long as the projection lives.
+    held up. `commits` counts them from here on.
     """
 
     def __init__(self, projection: Projection) -> None:
@@ -23,7 +23,8 @@ class Positions:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committed = asyncio.Event()
         self._waiting = 0
-        projection.subscribe(self._on_commit)
+        self.commits = 0
+        self._end = projection.subscribe(self._on_commit)
 
     def seq(self, stream: str) -> int:
         """Return the last record of a stream that is folded and committed, 0 before the first."""
@@ -46,7 +47,12 @@ class Positions:
             self._waiting -= 1
         return reached
 
-    def _on_commit(self, *_applied: object) -> None:
+    def close(self) -> None:
+        """Hear of no more commits; closing twice is fine."""
+        self._end()
+
+    def _on_commit(self, _applied: Applied) -> None:
+        self.commits += 1
         loop = self._loop
         if self._waiting and loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._committed.set)

@@ -11,12 +11,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.dependencies.utils import get_flat_params
-from fastapi.params import Query
+from fastapi.params import Cookie, Header, Path
 from fastapi.routing import APIRoute
 
 from api.auth import NATIVE_PREFIX
+from api.models import Problem
 from api.problems import INVALID_NODE_ID, INVALID_PARAMETER, UNKNOWN_PARAMETER, ProblemError
 from events.ids import NodeId, node_id
 
@@ -50,13 +51,21 @@ def node_in_path(segment: str) -> NodeId:
     return node_id(text)
 
 
+def native_router(*, tag: str) -> APIRouter:
+    """Return a router for routes below `/fleet/v1` that are read strictly and answer errors as problems."""
+    return APIRouter(
+        prefix=NATIVE_PREFIX, tags=[tag], route_class=StrictRoute, responses={"default": {"model": Problem}}
+    )
+
+
 class StrictRoute(APIRoute):
     """A route that refuses query parameters it does not declare, and two values where it takes one."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the framework's handler behind the check."""
         handle = super().get_route_handler()
-        declared = [field for field in get_flat_params(self.dependant) if isinstance(field.field_info, Query)]
+        fields = get_flat_params(self.dependant)
+        declared = [field for field in fields if not _is_elsewhere(field.field_info)]
         known = sorted(field.alias for field in declared)
         repeatable = {field.alias for field in declared if _is_list(field.field_info.annotation)}
 
@@ -94,6 +103,11 @@ def _unknown(name: str, known: list[str]) -> ProblemError:
         f"{name[:80]} is not a parameter of this route: {hint}",
         members={"parameter": name[:80], "nearest": nearest[0] if nearest else None, "known": known},
     )
+
+
+def _is_elsewhere(info: object) -> bool:
+    """Say whether a parameter is read from elsewhere than the query; those of a model are plain fields."""
+    return isinstance(info, Path | Header | Cookie)
 
 
 def _is_list(annotation: object) -> bool:

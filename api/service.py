@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+
     from projections.projection import Projection
 
 ReadingState = Literal["starting", "reading", "waiting", "stopped"]

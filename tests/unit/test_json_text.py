@@ -53,6 +53,8 @@ def test_a_decimal_keeps_every_digit(value: Decimal) -> None:
         (Decimal("NaN"), b"null"),
         (float("nan"), b"null"),
         (float("-inf"), b"null"),
+        (81604378624.0, b"81604378624"),
+        (0.5, b"0.5"),
         (None, b"null"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import answers
+from api import parameters
 from api.problems import ProblemError
 from api.routing import MAX_QUERY_BYTES, check_names, node_in_path
 from events.errors import InvalidNodeIdError
@@ -75,7 +75,7 @@ def test_a_query_without_end_is_refused() -> None:
     ],
 )
 def test_a_moment_may_be_spelled_in_several_ways(text: str) -> None:
-    assert answers.moment_of(text, parameter="at") == datetime(2026, 5, 1, 12, tzinfo=UTC)
+    assert parameters.moment_of(text, parameter="at") == datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_moment_may_be_spelled_in_several_ways(text: str) -> None:
 )
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ProblemError) as caught:
-        answers.moment_of(text, parameter="at")
+        parameters.moment_of(text, parameter="at")
 
     assert caught.value.kind.code == "invalid_parameter"
 
@@ -100,15 +100,15 @@ def test_the_future_is_not_known() -> None:
     soon = datetime.now(UTC) + timedelta(seconds=5)
     later = datetime.now(UTC) + timedelta(days=1)
 
-    assert answers.past(soon.isoformat()) == soon
+    assert parameters.past(soon.isoformat()) == soon
     with pytest.raises(ProblemError, match="lies in the future"):
-        answers.past(later.isoformat())
+        parameters.past(later.isoformat())
 
 
 @given(st.text())
 def test_any_text_is_a_moment_or_a_problem(text: str) -> None:
     try:
-        moment = answers.moment_of(text, parameter="at")
+        moment = parameters.moment_of(text, parameter="at")
     except ProblemError:
         return
 
