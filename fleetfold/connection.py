@@ -38,17 +38,17 @@ async def connect(
     *,
     name: str,
     on_closed: Callback | None = None,
-    on_reconnected: Callback | None = None,
-    inbox_prefix: str = "_INBOX",
+    nc: Client | None = None,
 ) -> Client:
     """Connect, however long that takes; the connection then reconnects for ever.
 
     It still closes for good when the broker refuses it (authorisation expired, protocol error): `on_closed`
-    says so. `name` is what the broker's monitoring shows.
+    says so. `name` is what the broker's monitoring shows; `nc` is a client to connect, not connected yet.
     """
-    from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and the command line needs `public_url` only
+    if nc is None:
+        from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and the command line needs `public_url` only
 
-    nc = Client()
+        nc = Client()
     is_down = False
 
     async def failed(err: Exception) -> None:
@@ -71,8 +71,6 @@ async def connect(
         nonlocal is_down
         is_down = False
         log.info("connected to the broker at %s again", public_url(url))
-        if on_reconnected is not None:
-            await on_reconnected()
 
     await nc.connect(
         url,
@@ -81,7 +79,6 @@ async def connect(
         disconnected_cb=lost,
         reconnected_cb=back,
         closed_cb=on_closed,
-        inbox_prefix=inbox_prefix,
         max_reconnect_attempts=-1,
         reconnect_time_wait=random.uniform(*RECONNECT_WAIT_S),  # type: ignore[arg-type] # any number does
         connect_timeout=CONNECT_WITHIN_S,

@@ -10,18 +10,19 @@ import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import uvicorn
-from consumers.projector import Projector
-
 from api.app import create_app
 from api.service import Replica, Service
+from consumers.deliveries import new_client
+from consumers.projector import Projector
 from events.stream_admin import ensure_streams
 from fleetfold.connection import connect
-from fleetfold.readings import Readings
+from fleetfold.http_server import HttpServer
+from fleetfold.readings import folded, is_caught_up, readings
+from fleetfold.settings import token_of
 from fleetfold.version import version
 from projections.projection import Projection
 
@@ -34,19 +35,6 @@ if TYPE_CHECKING:
     from fleetfold.settings import Settings
 
 log = logging.getLogger(__name__)
-
-DRAIN_WITHIN_S = 3
-# Requests that run may end; streams of changes, which never end by themselves, are cut then.
-LOOK_EVERY_S = 0.01
-
-
-class HttpServer(uvicorn.Server):
-    """uvicorn without its hands on the process's signals: `fleetfold.up` decides the order of the end."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
-        yield
 
 
 class Core:
@@ -65,8 +53,8 @@ class Core:
         self._listener, self._replica = listener, replica
         self._closing = contextlib.AsyncExitStack()
         self._service: Service | None = None
-        self._readings: Readings | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._projector: Projector | None = None
+        self._server: HttpServer | None = None
 
     async def start(self) -> None:
         """Open everything; the API answers from here on, though not yet with the newest state."""
@@ -77,12 +65,13 @@ class Core:
         self._closing.callback(projection.close)
         if projection.recovered is not None:
             log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
-        projector = Projector(projection, self._nats_url)
-        await projector.start()
-        self._closing.push_async_callback(projector.stop)
-        self._readings = Readings(projection, projector)
+        self._projector = Projector(projection, self._connect_reader)
+        self._closing.push_async_callback(self._projector.stop)
+        await self._projector.start()
         self._service = self._made_service(projection, nc)
-        await self._serve(self._service)
+        self._server = HttpServer(create_app(self._service), self._listener)
+        self._closing.push_async_callback(self._server.stop)
+        await self._server.start()
 
     async def answer_on_nats(self) -> None:
         """Answer questions over NATS too. Called when the rest is ready: its import takes half a second."""
@@ -93,55 +82,33 @@ class Core:
 
     def is_ready(self) -> bool:
         """Tell whether all that the log held at the start is folded."""
-        return self._readings is not None and self._readings.is_caught_up()
+        return self._projector is not None and is_caught_up(self._projector)
 
     def folded(self) -> tuple[int, int]:
         """Return how many records are folded, and how many the log held at the start."""
-        return (0, 0) if self._readings is None else self._readings.folded()
+        return (0, 0) if self._projector is None else folded(self._projector)
 
     async def watch(self) -> None:
         """Return when a part has ended by itself, which none does in good order; raise what ended it."""
-        assert self._serving is not None, "watched after the start"
-        await self._serving
+        assert self._server is not None, "watched after the start"
+        await self._server.ended()
 
     async def stop(self) -> None:
         """Stop answering, fold what is being folded, close. Stopping twice is fine."""
         await self._closing.aclose()
 
-    async def _serve(self, service: Service) -> None:
-        server = HttpServer(
-            uvicorn.Config(
-                create_app(service),
-                http="httptools",
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=DRAIN_WITHIN_S,
-            )
-        )
-        self._serving = asyncio.create_task(server.serve(sockets=[self._listener]), name="http")
-        while not (server.started or self._serving.done()):  # noqa: ASYNC110 - it has no event for this
-            await asyncio.sleep(LOOK_EVERY_S)
-        if self._serving.done():
-            self._serving.result()
-
-        async def drain(serving: asyncio.Task[None]) -> None:
-            server.should_exit = True
-            await asyncio.wait([serving])
-
-        self._closing.push_async_callback(drain, self._serving)
+    async def _connect_reader(self) -> Client:
+        return await connect(self._nats_url, name="fleetfold projector", nc=new_client())
 
     def _made_service(self, projection: Projection, nc: Client) -> Service:
-        token = self._settings.admin_token
-        assert self._readings is not None, "the service shows what is read"
+        projector = self._projector
+        assert projector is not None, "the service shows what is read"
         return Service(
             projection=projection,
-            readings=self._readings.now,
+            readings=lambda: readings(projector),
             version=version(),
             nats_url=self._nats_url,
             nc=nc,
-            admin_token=token.get_secret_value() if token is not None else "",
+            admin_token=token_of(self._settings),
             replica=self._replica,
         )

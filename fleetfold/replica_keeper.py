@@ -35,7 +35,7 @@ STABLE_AFTER_S = 30.0
 class ReplicaKeeper:
     """One replica over a folder. It listens on a free port of this machine and tells it by a file."""
 
-    def __init__(self, *, nats_url: str, folder: Path) -> None:
+    def __init__(self, *, nats_url: str, folder: Path, token: str) -> None:
         self._folder = folder
         self._told = folder / "listening.json"
         self._child = Child(
@@ -53,6 +53,8 @@ class ReplicaKeeper:
             ]
         )
         self._environ = {"FLEETFOLD_NATS__URL": nats_url}  # not an argument: everybody may read those
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._is_stopping = False
         self._restarts = 0
         self._now = Replica(state="starting", reason="it starts")
 
@@ -71,7 +73,9 @@ class ReplicaKeeper:
         import httpx  # noqa: PLC0415 - 0.2 s, not on the way to the first answer
 
         pause_s = RESTART_AFTER_S[0]
-        async with httpx.AsyncClient(timeout=ANSWER_WITHIN_S, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            timeout=ANSWER_WITHIN_S, trust_env=False, headers=self._headers
+        ) as client:
             while True:
                 since = time.monotonic()
                 asking = asyncio.create_task(self._keep_asking(client))
@@ -80,6 +84,8 @@ class ReplicaKeeper:
                 finally:
                     asking.cancel()
                     await asyncio.gather(asking, return_exceptions=True)
+                if self._is_stopping:
+                    return
                 self._restarts += 1
                 if time.monotonic() - since > STABLE_AFTER_S:
                     pause_s = RESTART_AFTER_S[0]
@@ -94,6 +100,7 @@ class ReplicaKeeper:
 
     async def stop(self) -> None:
         """End it in order. Stopping twice is fine."""
+        self._is_stopping = True
         self._now = Replica(state="off", reason="the service stops", restarts=self._restarts)
         await self._child.stop(patience_s=STOP_WITHIN_S)
 

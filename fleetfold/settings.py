@@ -244,6 +244,24 @@ def without_empty(table: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value not in ("", {})}
 
 
+def token_of(settings: Settings) -> str:
+    """Return the admin token, "" where none is set."""
+    return settings.admin_token.get_secret_value() if settings.admin_token is not None else ""
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """Return every secret that is set, to be kept out of the log."""
+    found: list[str] = []
+    for leaf in leaves():
+        value: object = settings
+        for name in leaf.path:
+            value = getattr(value, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, SecretStr):
+                found.append(part.get_secret_value())
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """One setting: its path from the root, and where it can be given."""

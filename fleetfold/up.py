@@ -24,7 +24,7 @@ from fleetfold import ready_notice
 from fleetfold.broker import EmbeddedBroker
 from fleetfold.data_folder import DataFolder
 from fleetfold.listener import bind, url_of
-from fleetfold.settings import DEFAULT_BROKER_PORT, Settings
+from fleetfold.settings import DEFAULT_BROKER_PORT, Settings, secrets_of, token_of
 
 if TYPE_CHECKING:
     import socket
@@ -73,6 +73,9 @@ def run(plan: Plan) -> int:
         try:
             import uvloop  # noqa: PLC0415 - the broker starts meanwhile
 
+            from fleetfold import logs  # noqa: PLC0415
+
+            logs.configure(secrets=secrets_of(settings))
             supervisor = _Supervisor(plan, folder=folder, listener=listener, broker=broker)
             return uvloop.run(supervisor.run())
         except KeyboardInterrupt:  # before the loop had taken the signals
@@ -149,7 +152,9 @@ class _Supervisor:
     def _start_replica(self, nats_url: str) -> None:
         from fleetfold.replica_keeper import ReplicaKeeper  # noqa: PLC0415 - not on the way to the first answer
 
-        self._replica = ReplicaKeeper(nats_url=nats_url, folder=self._folder.replica)
+        self._replica = ReplicaKeeper(
+            nats_url=nats_url, folder=self._folder.replica, token=token_of(self._plan.settings)
+        )
         self._replica.start()
         self._watch(self._replica.watch(), "SQL replica")
 

@@ -101,6 +101,7 @@ def replica(
     http: Annotated[
         str, typer.Option("--http", help="Where the replica listens.", metavar="HOST:PORT")
     ] = "127.0.0.1:8471",
+    tell: Annotated[Path | None, typer.Option("--tell", hidden=True)] = None,
 ) -> None:
     """Run an SQL replica alone: it folds the log into tables of its own and answers SQL.
 
@@ -108,12 +109,12 @@ def replica(
 
     - `fleetfold replica --nats nats://broker.example:4222 --data /var/lib/fleetfold-replica`
     """
-    from fleetfold.replica import run  # noqa: PLC0415
-
     settings = _settings(nats=nats, data=data, http=http)
     if settings.nats.url is None:
         raise typer.BadParameter("name the broker, such as nats://127.0.0.1:4222", param_hint="--nats")
-    raise typer.Exit(run(settings))
+    from fleetfold.replica import run  # noqa: PLC0415
+
+    raise typer.Exit(run(settings, tell=tell))
 
 
 def agent(
