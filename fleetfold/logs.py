@@ -63,6 +63,7 @@ _NOISY: Mapping[str, int] = {
     "uvicorn.access": logging.WARNING,
     "nats.aio.client": logging.CRITICAL,  # a traceback for each failed attempt to reconnect
     "faststream": logging.WARNING,
+    "httpx": logging.WARNING,  # a line for every question to the replica
     "asyncio": logging.WARNING,
 }
 
