@@ -51,7 +51,7 @@ def node_bands(before: Seen | None, after: Seen, fact: Recorded) -> tuple[NodeHi
 
 def capacity_bands(before: Seen | None, after: Seen, fact: Recorded) -> list[CapacityHistoryRow]:
     """Return a row for each resource whose numbers the fact changed, by name; `absent` where it went away."""
-    had, has = () if before is None else before.resources or (), after.resources or ()
+    had, has = () if before is None else before.resources, after.resources
     if had is has:
         return []
     node_id, at = after.state.node_id, after.state.changed_at

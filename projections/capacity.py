@@ -12,6 +12,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
+from events.amounts import LIMIT
 from projections.parts import Allocation, DeclaredResource, Reported
 from projections.state import NodeState
 
@@ -20,12 +21,16 @@ REPORTED = "reported"
 ABSENT = "absent"
 OVER_RESERVED = "over_reserved"
 OVERCOMMITTED = "overcommitted"
+OUT_OF_RANGE = "out_of_range"
 
 GRANULES = {"cpu": Decimal("0.001")}
 """The smallest share of a resource that can be given; 1 for every resource not named here."""
 
 MEMO = 4096
 # Machines come in types: so many different resources are computed once and shared.
+
+MOST = Decimal(LIMIT - 1)
+# A product or a sum of amounts may leave their range, but must fit into the column that amounts fit into.
 
 _ONE = Decimal(1)
 _ZERO = Decimal(0)
@@ -93,10 +98,14 @@ def _numbers(
         reserved = reserved if declared.reserved is None else declared.reserved
         ratio = ratio if declared.ratio is None else declared.ratio
     if total is None:
+        allocated = max(-MOST, min(allocated, MOST))
         return ResourceCapacity(
             name, UNKNOWN, None, reserved, ratio, None, allocated, None, (), source, last_known
         )
     allocatable, flags = _allocatable(name, total, reserved, ratio)
+    if allocatable > MOST or not -MOST <= allocated <= MOST:
+        allocatable, allocated = min(allocatable, MOST), max(-MOST, min(allocated, MOST))
+        flags = (*flags, OUT_OF_RANGE)
     free = _EXACT.subtract(allocatable, allocated)
     if free < _ZERO:
         flags = (*flags, OVERCOMMITTED)

@@ -39,24 +39,30 @@ Found = list[tuple[str, str, str, str]]
 
 
 class Seen(NamedTuple):
-    """A state with what follows from it; `resources` is its capacity, None where nobody asked yet."""
+    """A state with what follows from it; `resources` is its capacity."""
 
     state: NodeState
     derived: Derived
-    resources: tuple[ResourceCapacity, ...] | None = None
+    resources: tuple[ResourceCapacity, ...]
+
+
+def seen(state: NodeState) -> Seen:
+    """Return the state with what follows from it."""
+    resources = capacity(state)
+    return Seen(state, derive(state, resources), resources)
 
 
 def announcements(before: NodeState | None, after: NodeState, fact: Recorded) -> tuple[AnnouncementRow, ...]:
     """Return what to announce of a fact that led from one state to the next; often nothing."""
-    return announced(None if before is None else _seen(before), _seen(after), fact)
+    return announced(None if before is None else seen(before), seen(after), fact)
 
 
 def announced(before: Seen | None, after: Seen, fact: Recorded) -> tuple[AnnouncementRow, ...]:
-    """Return the same for states whose derived values are at hand: both capacities, or None for the same."""
+    """Return the same for states whose derived values are at hand."""
     found: Found = []
     state = after.state
     if before is None:
-        had: tuple[ResourceCapacity, ...] | None = ()
+        had: tuple[ResourceCapacity, ...] = ()
         _appeared(found, after)
     else:
         had = before.resources
@@ -70,7 +76,7 @@ def announced(before: Seen | None, after: Seen, fact: Recorded) -> tuple[Announc
             _labels(found, old, state)
     has = after.resources
     if had is not has and had != has:
-        _capacity(found, had or (), has or ())
+        _capacity(found, had, has)
     if not found:
         return ()
     at, node_id, seq = state.changed_at, state.node_id, fact.seq
@@ -97,11 +103,6 @@ def said_by(fact: Recorded) -> tuple[str, str]:
         case Leaving():
             return owner, data.cause or ""
     return owner, ""
-
-
-def _seen(state: NodeState) -> Seen:
-    resources = capacity(state)
-    return Seen(state, derive(state, resources), resources)
 
 
 def _appeared(found: Found, after: Seen) -> None:

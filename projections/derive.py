@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import NamedTuple
 
 from projections.capacity import ResourceCapacity, capacity
@@ -26,9 +25,6 @@ WARMING = "warming"
 DEVICE_UNHEALTHY = "device_unhealthy"
 FOREIGN_ALLOCATIONS = "allocations_of_previous_incarnation"
 REPORT_WARNINGS = "report_warnings"
-
-
-_ZERO = Decimal(0)
 
 
 class Derived(NamedTuple):
@@ -117,16 +113,7 @@ def _conditions(state: NodeState, resources: tuple[ResourceCapacity, ...] | None
         given = state.standing_allocations
         if given and any(one.incarnation != state.incarnation for one in given):
             conditions.append(FOREIGN_ALLOCATIONS)
-    if _may_be_flagged(state):
-        flags = {flag for one in (capacity(state) if resources is None else resources) for flag in one.flags}
-        conditions.extend(sorted(flags))
+    flagged = [one.flags for one in (capacity(state) if resources is None else resources) if one.flags]
+    if flagged:
+        conditions.extend(sorted({flag for flags in flagged for flag in flags}))
     return tuple(conditions)
-
-
-def _may_be_flagged(state: NodeState) -> bool:
-    if state.allocations or state.declared is not None:
-        return True
-    for total, reserved, _, _, _ in state.resources.values():
-        if total is not None and ((total < _ZERO) if reserved is None else (reserved > total)):
-            return True
-    return False

@@ -17,7 +17,7 @@ from events.log import Batch
 from projections.bands import capacity_bands, node_bands
 from projections.capacity import capacity
 from projections.current import allocation_rows, device_rows, node_row
-from projections.decide import Seen, announced
+from projections.decide import Seen, announced, seen
 from projections.derive import derive
 from projections.evolve import evolve
 from projections.fact_rows import fact_row, quarantine_row
@@ -80,7 +80,7 @@ class _Folding:
         if reached is not None or node_id in self.first:
             return reached
         state = self.first[node_id] = self.read(node_id)
-        return None if state is None else Seen(state, derive(state))
+        return None if state is None else seen(state)
 
     def fold(self, node_id: NodeId, fact: Recorded) -> None:
         """Fold one readable fact about a node."""
@@ -89,8 +89,7 @@ class _Folding:
             state = evolve(None, fact)
             if state is None:
                 return
-            resources = capacity(state)
-            after = Seen(state, derive(state, resources), resources)
+            after = seen(state)
         else:
             old = before.state
             state = evolve(old, fact)
@@ -98,13 +97,8 @@ class _Folding:
             if state[CONTENT] == old[CONTENT]:
                 self.last[node_id] = before._replace(state=state)
                 return
-            if _has_other_resources(old, state):
-                if before.resources is None:
-                    before = before._replace(resources=capacity(old))
-                resources = capacity(state)
-                after = Seen(state, derive(state, resources), resources)
-            else:
-                after = Seen(state, derive(state, before.resources), before.resources)
+            resources = capacity(state) if _has_other_resources(old, state) else before.resources
+            after = Seen(state, derive(state, resources), resources)
         self.last[node_id] = after
         self.node_history.extend(node_bands(before, after, fact))
         self.capacity_history.extend(capacity_bands(before, after, fact))

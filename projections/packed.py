@@ -130,6 +130,8 @@ def _pack_reported(reported: Reported) -> object:
     total, reserved, ratio, source, last_known = reported
     if reserved is None and ratio is None and source is None and last_known is None:
         return None if total is None else str(total)
+    if source is None and last_known is None:
+        return (_text(total), _text(reserved), _text(ratio))
     return (_text(total), _text(reserved), _text(ratio), source, _text(last_known))
 
 
@@ -137,13 +139,17 @@ def _unpack_reported(packed: str | list[str | None] | None) -> Reported:
     if packed is None:
         return Reported(None)
     if isinstance(packed, str):
-        return _reported(packed, None, None, None, None)
+        return _reported(packed)
     return _reported(*packed)
 
 
 @lru_cache(MEMO)
 def _reported(
-    total: str | None, reserved: str | None, ratio: str | None, source: str | None, last_known: str | None
+    total: str | None,
+    reserved: str | None = None,
+    ratio: str | None = None,
+    source: str | None = None,
+    last_known: str | None = None,
 ) -> Reported:
     return Reported(_amount(total), _amount(reserved), _amount(ratio), source, _amount(last_known))
 
