@@ -179,7 +179,9 @@ class UnreachableError(FleetfoldError):
 
     def __init__(self, url: str, *, why: str) -> None:
         self.url, self.why = url, why
-        super().__init__(f"{url} does not answer ({why}): check that `fleetfold up` runs, or name it with --server")
+        super().__init__(
+            f"{url} does not answer ({why}): check that `fleetfold up` runs, or name it with --server"
+        )
 
 
 class RefusedError(FleetfoldError):
