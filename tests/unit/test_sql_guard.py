@@ -20,7 +20,7 @@ from tests.support.hostile_sql import BOMBS, HOSTILE, LEGITIMATE
 RELATIONS = Relations(
     views=frozenset(view.name for view in VIEWS),
     table_macros=frozenset(macro.name for macro in MACROS),
-    reserved=frozenset({"duckdb_logs", "duckdb_tables", "facts", *(table.name for table in STORED)}),
+    reserved=frozenset({"duckdb_logs", "duckdb_tables", *(table.name for table in STORED)}),
 )
 
 

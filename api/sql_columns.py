@@ -1,0 +1,256 @@
+"""Columns of a result: the engine's Arrow types made plain, and plain ones made JSON (floor 3, pure).
+
+The engine hands HUGEINT, BOOLEAN, UUID and JSON over as extension types (its lossless conversion, without
+which a sum of integers would arrive as a float). Plain are: numbers, decimals, booleans, text, binary, dates,
+times, intervals, and lists, structs and maps of them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+from api.json_text import dumps, number
+from api.sql_errors import SqlFailedError
+
+Array = Any
+DataType = Any
+pc: Any = pyarrow.compute
+# The stubs of pyarrow know fewer kinds of arrays and types than there are.
+
+HUGE = pa.decimal128(38, 0)
+# A HUGEINT has the layout of a decimal without a fraction; the few values beyond 38 digits are refused.
+_ENDS_OF_TIME = {64: (2**63 - 1, -(2**63 - 1)), 32: (2**31 - 1, -(2**31 - 1))}
+# How the engine writes infinity and -infinity in times (64 bits) and dates (32 bits).
+
+
+def plain(column: Array, *, name: str) -> Array:
+    """Return an array with plain types and the same values.
+
+    Raises SqlFailedError for a type that no format carries, naming the column.
+    """
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        made = _plain_extension(column, name=name)
+    elif pa.types.is_dictionary(kind):
+        made = column.dictionary_decode()
+    elif pa.types.is_fixed_size_list(kind):
+        made = plain(column.cast(pa.list_(kind.value_type)), name=name)
+    elif pa.types.is_union(kind):
+        raise _no_format(name, "UNION")
+    elif _holds(kind, _is_special):
+        made = _plain_nested(column, name=name)
+    else:
+        made = column
+    return made
+
+
+def jsonable(column: Array) -> list[Any]:
+    """Return the values of a plain array as what `json_text.dumps` writes; NaN and infinities become None."""
+    kind = column.type
+    for test, convert in _CONVERTERS:
+        if test(kind):
+            return convert(column)
+    return list(column.to_pylist())
+
+
+def as_text(column: Array) -> Array:
+    """Return a plain array as a CSV holds it: numbers and booleans as they are, everything else as text."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return pc.if_else(pc.is_finite(column), column, pa.scalar(None, kind))
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or _is_text(kind):
+        return column
+    values = jsonable(column)
+    if pa.types.is_nested(kind):
+        return pa.array([None if value is None else dumps(value).decode() for value in values], pa.string())
+    if pa.types.is_decimal(kind):
+        return pa.array([None if value is None else dumps(value).decode() for value in values], pa.string())
+    return pa.array(values, pa.string())
+
+
+def intervals_as_text(table: pa.Table) -> pa.Table:
+    """Return a table whose columns of intervals are text (ISO 8601), for a format that has no intervals."""
+    for index, field in enumerate(table.schema):
+        if _holds(field.type, pa.types.is_interval):
+            texts = [value if not isinstance(value, (dict, list)) else dumps(value).decode()
+                     for chunk in table.column(index).chunks for value in jsonable(chunk)]  # fmt: skip
+            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
+    return table
+
+
+def _plain_nested(column: Array, *, name: str) -> Array:
+    kind = column.type
+    mask = column.is_null() if column.null_count else None
+    if pa.types.is_struct(kind):
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        inner = [plain(column.field(i), name=name) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(inner, names=names, mask=mask)
+    if pa.types.is_map(kind):
+        keys, items = plain(column.keys, name=name), plain(column.items, name=name)
+        return pa.MapArray.from_arrays(column.offsets, keys, items, mask=mask)
+    return pa.ListArray.from_arrays(column.offsets, plain(column.values, name=name), mask=mask)
+
+
+def _plain_extension(column: Array, *, name: str) -> Array:
+    storage = column.storage
+    match column.type.extension_name:
+        case "arrow.bool8":
+            return storage.cast(pa.bool_())
+        case "arrow.uuid":
+            return pa.array(
+                [None if value is None else str(value) for value in column.to_pylist()], pa.string()
+            )
+        case "arrow.opaque" if column.type.type_name in {"hugeint", "uhugeint"}:
+            return _decimals(storage, name=name, is_signed=column.type.type_name == "hugeint")
+        case "arrow.opaque":
+            raise _no_format(name, str(column.type.type_name).upper())
+        case _:
+            return storage
+
+
+def _decimals(storage: Array, *, name: str, is_signed: bool) -> Array:
+    decimals = pa.Array.from_buffers(
+        HUGE, len(storage), storage.buffers(), storage.null_count, storage.offset
+    )
+    try:
+        decimals.validate(full=True)
+    except pa.ArrowInvalid as err:
+        raise _too_large(name) from err
+    if not is_signed and pc.any(pc.less(decimals, pa.scalar(0, HUGE))).as_py():
+        raise _too_large(name)
+    return decimals
+
+
+def _too_large(name: str) -> SqlFailedError:
+    return SqlFailedError(
+        f"column {name} holds a number of more than 38 digits: cast it to DOUBLE or VARCHAR", kind="type"
+    )
+
+
+def _no_format(name: str, kind: str) -> SqlFailedError:
+    return SqlFailedError(
+        f"column {name} has the type {kind}, which no answer carries: cast it to VARCHAR", kind="type"
+    )
+
+
+def _holds(kind: DataType, test: Callable[[Any], bool]) -> bool:
+    """Tell whether a type is, or has inside, one that the test is true for."""
+    return test(kind) or any(_holds(kind.field(i).type, test) for i in range(kind.num_fields))
+
+
+def _is_special(kind: DataType) -> bool:
+    """Tell whether a type is not plain by itself."""
+    is_extension = isinstance(kind, pa.BaseExtensionType)
+    others = (pa.types.is_dictionary, pa.types.is_fixed_size_list, pa.types.is_union)
+    return is_extension or any(test(kind) for test in others)
+
+
+def _is_binary(kind: DataType) -> bool:
+    return any(test(kind) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view))
+
+
+def _is_text(kind: DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _numbers(column: Array) -> list[Any]:
+    return [None if value is None else number(value) for value in column.to_pylist()]
+
+
+def _base64(column: Array) -> list[Any]:
+    return [None if value is None else b64encode(value).decode() for value in column.to_pylist()]
+
+
+def _instants(column: Array) -> list[Any]:
+    """RFC 3339, with `Z` where the type has a zone (which is UTC) and without an offset where it has none."""
+    texts = pc.strftime(_within_time(column, bits=64), "%Y-%m-%dT%H:%M:%S")
+    texts = pc.replace_substring_regex(texts, r"\.0+$", "")
+    return (
+        [None if text is None else text + "Z" for text in texts.to_pylist()]
+        if column.type.tz
+        else texts.to_pylist()
+    )
+
+
+def _dates(column: Array) -> list[Any]:
+    texts = pc.strftime(_within_time(column, bits=32).cast(pa.timestamp("s")), "%Y-%m-%d")
+    return list(texts.to_pylist())
+
+
+def _within_time(column: Array, *, bits: int) -> Array:
+    raw = column.view(pa.int64() if bits == 64 else pa.int32())
+    last, first = _ENDS_OF_TIME[bits]
+    is_endless = pc.or_(pc.equal(raw, last), pc.equal(raw, first))
+    return pc.if_else(is_endless, pa.scalar(None, column.type), column)
+
+
+def _times(column: Array) -> list[Any]:
+    return [None if value is None else value.isoformat() for value in column.to_pylist()]
+
+
+def _intervals(column: Array) -> list[Any]:
+    return [None if value is None else _duration(*value) for value in column.to_pylist()]
+
+
+def _duration(months: int, days: int, nanoseconds: int) -> str:
+    """Return an interval as ISO 8601; its three parts stay apart, as days and months have no fixed length."""
+    seconds = _number_of_seconds(nanoseconds)
+    day_part = (f"{months}M" if months else "") + (f"{days}D" if days else "")
+    return "P" + day_part + (f"T{seconds}S" if nanoseconds or not day_part else "")
+
+
+def _number_of_seconds(nanoseconds: int) -> str:
+    """Return nanoseconds as decimal seconds without needless zeros."""
+    whole, rest = divmod(abs(nanoseconds), 10**9)
+    sign = "-" if nanoseconds < 0 else ""
+    return f"{sign}{whole}" + (f".{rest:09d}".rstrip("0") if rest else "")
+
+
+def _lists(column: Array) -> list[Any]:
+    values, offsets = jsonable(column.values), column.offsets.to_pylist()
+    return _unless_null(column, [values[start:end] for start, end in pairwise(offsets)])
+
+
+def _structs(column: Array) -> list[Any]:
+    kind = column.type
+    names = [kind.field(i).name for i in range(kind.num_fields)]
+    members = [jsonable(column.field(i)) for i in range(kind.num_fields)]
+    return _unless_null(column, [dict(zip(names, row, strict=True)) for row in zip(*members, strict=True)])
+
+
+def _maps(column: Array) -> list[Any]:
+    keys = [_key(key) for key in jsonable(column.keys)]
+    items, offsets = jsonable(column.items), column.offsets.to_pylist()
+    return _unless_null(column, [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in pairwise(offsets)])
+
+
+def _key(value: object) -> str:
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
+def _unless_null(column: Array, values: Sequence[Any]) -> list[Any]:
+    if not column.null_count:
+        return list(values)
+    return [
+        value if is_valid else None
+        for value, is_valid in zip(values, column.is_valid().to_pylist(), strict=True)
+    ]
+
+
+_CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Array], list[Any]]], ...] = (
+    (pa.types.is_decimal, _numbers),
+    (_is_binary, _base64),
+    (pa.types.is_timestamp, _instants),
+    (pa.types.is_date, _dates),
+    (pa.types.is_time, _times),
+    (pa.types.is_interval, _intervals),
+    (pa.types.is_map, _maps),
+    (pa.types.is_list, _lists),
+    (pa.types.is_struct, _structs),
+)
