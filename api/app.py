@@ -60,6 +60,7 @@ def create_app(service: Service) -> FastAPI:
         description=DESCRIPTION,
         lifespan=own_threads,
         openapi_url=None,
+        redirect_slashes=False,
         middleware=[
             Middleware(problems.UnexpectedErrors),
             Middleware(AdminToken, token=service.admin_token),

@@ -128,7 +128,7 @@ def unread(err: ValidationError) -> ProblemError:
 
 
 async def _decoded(message: NatsMessage) -> object:
-    """Return a question's JSON, {} for an empty body; bytes that are no JSON stay bytes, and no model fits."""
+    """Return a question's JSON, {} for an empty body; bytes that are no JSON stay bytes: no model fits."""
     body = message.body
     if not body.strip():
         return {}

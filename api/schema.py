@@ -145,7 +145,7 @@ def _add_reply(document: Document, question: str, models: tuple[type[BaseModel],
             model.__name__: {"$ref": f"#/components/messages/{channel}:{model.__name__}"} for model in wanted
         },
     }
-    operation = next(made for name, made in document["operations"].items() if name.startswith(question))
+    operation = document["operations"][question]
     operation["reply"] = {
         "address": {"location": "$message.header#/reply"},
         "channel": {"$ref": f"#/channels/{channel}"},
