@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
+ANSWER = "answer"
+"""Before the names of answers' shapes: a resource in an answer is another thing than one in a registration."""
+
 REPLIES: dict[str, tuple[type[BaseModel], ...]] = {
     "nodes": (NodesAnswer,),
     "node": (NodeAnswer, NodeAtAnswer),
@@ -128,15 +131,16 @@ def _add_reply(document: Document, question: str, models: tuple[type[BaseModel],
     components = document["components"]
     wanted: list[type[BaseModel]] = [*models, Problem]
     _, schemas = models_json_schema(
-        [(model, "serialization") for model in wanted], ref_template="#/components/schemas/{model}"
+        [(model, "serialization") for model in wanted],
+        ref_template=f"#/components/schemas/{ANSWER}.{{model}}",
     )
-    components["schemas"].update(schemas.get("$defs", {}))
+    components["schemas"] |= {f"{ANSWER}.{name}": shape for name, shape in schemas["$defs"].items()}
     channel = f"{question}.reply"
     for model in wanted:
         components["messages"][f"{channel}:{model.__name__}"] = {
             "title": model.__name__,
             "contentType": "application/json",
-            "payload": {"$ref": f"#/components/schemas/{model.__name__}"},
+            "payload": {"$ref": f"#/components/schemas/{ANSWER}.{model.__name__}"},
         }
     document["channels"][channel] = {
         "address": None,

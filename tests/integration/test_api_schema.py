@@ -99,6 +99,14 @@ def test_the_asyncapi_document_has_every_message_of_the_streams(made: dict[str, 
         assert named == set(channel.get("parameters", {}))
 
 
+def test_what_is_answered_and_what_is_reported_are_told_apart(made: dict[str, str]) -> None:
+    shapes = json.loads(made["asyncapi.json"])["components"]["schemas"]
+
+    assert "allocatable" in shapes["answer.Resource"]["properties"]
+    assert "allocatable" not in shapes["Resource"]["properties"]
+    assert set(shapes["Leaving"]["properties"]) > {"boot_id", "seq", "cause"}
+
+
 def test_the_application_is_imported_without_what_its_start_does_not_need() -> None:
     program = "import sys, api.app, api.nats_routes; print(' '.join(sorted(sys.modules)))"
 
