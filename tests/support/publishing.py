@@ -23,8 +23,14 @@ Record = tuple[str, bytes]
 async def connect(url: str) -> Client:
     """Connect as our own processes do: for ever, and soon again."""
     return await nats.connect(
-        url, max_reconnect_attempts=-1, reconnect_time_wait=0.1, connect_timeout=2, ping_interval=5,
-        max_outstanding_pings=1, error_cb=_quiet, allow_reconnect=True,
+        url,
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=0.1,
+        connect_timeout=2,
+        ping_interval=5,
+        max_outstanding_pings=1,
+        error_cb=_quiet,
+        allow_reconnect=True,
     )
 
 
@@ -97,29 +103,41 @@ async def publish_all(nc: Client, stream: str, records: Iterable[Record], *, at_
 
 
 def pour(url: str, records: Iterable[Record], *, at_once: int = 2_000) -> int:
-    """Publish over a plain socket, many times quicker than a client; return how many. Blocks; no acks.
+    """Store records over a plain socket, many times quicker than a client; return how many. Blocks.
 
-    Every `at_once` records the server's PONG is waited for, so that no queue of it overflows.
+    One in `at_once` asks for its acknowledgement, which is waited for: it says that all before it are stored,
+    and no queue of the broker overflows.
     """
     target, count, frames = urlsplit(url), 0, []
     with socket.create_connection((target.hostname or "127.0.0.1", target.port or 4222), timeout=20) as link:
         lines = link.makefile("rb")
         lines.readline()
-        link.sendall(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n')
+        link.sendall(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\nSUB _POUR.ack 1\r\n')
 
-        def push() -> None:
-            link.sendall(b"".join([*frames, b"PING\r\n"]))
+        def push(subject: str, payload: bytes) -> None:
+            link.sendall(b"".join([*frames, _pub(subject, payload, reply=b" _POUR.ack")]))
             frames.clear()
-            while (line := lines.readline()) != b"PONG\r\n":
-                assert line.startswith((b"INFO", b"PING", b"+OK")), line
+            while not (line := lines.readline()).startswith(b"MSG _POUR.ack"):
+                assert line.startswith((b"INFO", b"PONG", b"+OK", b"PING")), line
+                if line.startswith(b"PING"):
+                    link.sendall(b"PONG\r\n")
+            assert b'"error"' not in (answer := lines.readline()), answer
 
-        for subject, payload in records:
-            frames.append(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(payload), payload))
-            count += 1
-            if len(frames) == at_once:
-                push()
-        push()
+        last: Record | None = None
+        for record in records:
+            if last is not None:
+                frames.append(_pub(*last))
+            last, count = record, count + 1
+            if len(frames) == at_once - 1:
+                push(*record)
+                last = None
+        if last is not None:
+            push(*last)
     return count
+
+
+def _pub(subject: str, payload: bytes, *, reply: bytes = b"") -> bytes:
+    return b"PUB %b%b %d\r\n%b\r\n" % (subject.encode(), reply, len(payload), payload)
 
 
 def nodes(count: int) -> list[NodeId]:
