@@ -1,8 +1,8 @@
 """What an agent is asked on `fleet.v1.ask.<node>` (floor 1, pure).
 
-    {"ask": "register", "reason": "…"}     say again what this machine is: we do not know it, or know another
-    digest {"ask": "gone", "reason": "…"}         stop: the node was retired {"ask": "probe"}
-    answer on the reply subject, to show that you hear us
+    {"ask": "register", "reason": "…"}   say again what this machine is: it is not known, or otherwise known
+    {"ask": "gone", "reason": "…"}       stop: the node was retired
+    {"ask": "probe"}                     answer on the reply subject, to show that you hear us
 
 A bare word is accepted too, so that `nats pub` from a shell works. An agent ignores what it cannot read.
 """

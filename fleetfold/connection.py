@@ -56,7 +56,8 @@ async def connect(
         if not is_down:
             is_down = True
             log.warning(
-                "the broker at %s does not answer (%s): trying again until it does",
+                "%s: the broker at %s does not answer (%s), trying again until it does",
+                name,
                 public_url(url),
                 _why(err),
             )
@@ -65,12 +66,12 @@ async def connect(
         nonlocal is_down
         if not (is_down or nc.is_closed):
             is_down = True
-            log.warning("the connection to the broker at %s is lost", public_url(url))
+            log.warning("%s: the connection to the broker at %s is lost", name, public_url(url))
 
     async def back() -> None:
         nonlocal is_down
         is_down = False
-        log.info("connected to the broker at %s again", public_url(url))
+        log.info("%s: connected to the broker at %s again", name, public_url(url))
 
     await nc.connect(
         url,

@@ -195,6 +195,7 @@ class _Supervisor:
 
     def _on_signal(self) -> None:
         if not self._stop.is_set():
+            log.info("stopping; a second Ctrl-C ends everything at once")
             self._stop.set()
             return
         for part in (self._broker, self._replica):

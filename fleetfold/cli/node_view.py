@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetfold.cli.output import UNKNOWN, age, amount, coloured, console, escaped, print_table
+from fleetfold.cli.output import UNKNOWN, age, amount, cell, coloured, console, escaped, print_table
 
 
 def print_node(node: dict[str, Any]) -> None:
@@ -40,10 +40,7 @@ def print_node(node: dict[str, Any]) -> None:
         (
             (
                 escaped(row["resource"]),
-                *(
-                    amount("" if column == "ratio" else row["resource"], row.get(column))
-                    for column in amounts
-                ),
+                *(cell(row, column) for column in amounts),
                 escaped(" ".join(row.get("flags", ()))) if row.get("flags") else "",
             )
             for row in node.get("resources", ())

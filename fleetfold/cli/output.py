@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 BYTES = frozenset({"memory", "disk"})
 UNKNOWN = "?"
 ABSENT = "–"
+OPTIONAL = frozenset({"reserved", "ratio", "used"})
 STYLES = {
     "ready": "green",
     "pending": "cyan",
@@ -84,6 +85,14 @@ def amount(resource: str, value: float | None) -> str:
     if resource in BYTES:
         return size(value)
     return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def cell(row: Mapping[str, Any], column: str) -> str:
+    """Return one number of a resource: a dash where nobody has to say it, `?` where it is not known."""
+    value = row.get(column)
+    if value is None and column in OPTIONAL:
+        return ABSENT
+    return amount("" if column == "ratio" else row["resource"], value)
 
 
 def size(size_bytes: float) -> str:

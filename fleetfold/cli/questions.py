@@ -15,6 +15,7 @@ from fleetfold.cli.output import (
     age,
     amount,
     as_of_line,
+    cell,
     coloured,
     count,
     escaped,
@@ -138,7 +139,7 @@ def capacity(
     is_json: Json = False,
     server: Server = None,
 ) -> None:
-    """Sum the fleet's capacity: total, allocatable, allocated, free, used.
+    """Sum the fleet's capacity: total, allocatable, allocated, free.
 
     **Examples:**
 
@@ -151,16 +152,16 @@ def capacity(
     if is_json:
         print_json(answer)
         return
-    amounts = ("total", "reserved", "allocatable", "allocated", "free", "used")
+    amounts = ("total", "reserved", "allocatable", "allocated", "free")
     is_grouped = group_by != "resource"
     print_table(
         (*((group_by,) if is_grouped else ()), "resource", "nodes", *amounts, "not told"),
         (
             (
-                *((escaped(row["group"]),) if is_grouped else ()),
+                *((escaped(row["place"]),) if is_grouped else ()),
                 escaped(row["resource"]),
                 f"{row['nodes']:,}",
-                *(amount(row["resource"], row.get(column)) for column in amounts),
+                *(cell(row, column) for column in amounts),
                 f"{row['unknown']:,}" if row["unknown"] else "",
             )
             for row in answer["items"]

@@ -132,7 +132,8 @@ def _look_at_data(settings: Settings) -> Finding:
     try:
         folder.hold()
     except RefusedError as err:
-        return Finding(what, is_good=err.reason == "data_folder_in_use", told=str(err))
+        is_in_use = err.reason == "data_folder_in_use"  # as it should be where the service runs
+        return Finding(what, is_good=is_in_use, told=str(err).removesuffix(f": {err.instead}"))
     folder.release()
     return Finding(what, is_good=True, told="can be used, and nobody uses it now")
 

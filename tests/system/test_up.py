@@ -91,7 +91,7 @@ def test_this_machine_appears_and_the_next_start_knows_it(tmp_path: Path, broker
         assert seen["machine_id"] == first["machine_id"]
         facts = get(f"{api}/fleet/v1/status")["fleet_seq"]
         assert facts >= 2  # registered and leaving
-        assert (tmp_path / "fleetfold-data" / "fleet.duckdb").exists()
+        assert (tmp_path / "fleetfold-data" / "fleetfold.duckdb").exists()
 
 
 def test_the_embedded_broker_keeps_its_store(tmp_path: Path) -> None:
