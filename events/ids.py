@@ -28,6 +28,7 @@ MAX_NODE_ID_BYTES = 250
 
 ZONE_MARK = "~"
 _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+\Z")
 _KEPT_BY_QUOTE = ".~"  # what urllib leaves alone although a token may not hold it
 
 
@@ -72,6 +73,8 @@ def zone_from_token(text: str) -> Zone:
 
 
 def _encode(text: str) -> str:
+    if _PLAIN.match(text):
+        return text
     quoted = quote_from_bytes(text.encode(), safe="")
     for kept in _KEPT_BY_QUOTE:
         quoted = quoted.replace(kept, f"%{ord(kept):02X}")

@@ -8,40 +8,48 @@ question.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from events.ids import NodeId
 from events.log import Int64s
-from projections.node_index import NodeIndex
 
 LABELS_IN_ROW = 8
-# Nodes with more labels, few in most fleets, have their labels in a set of its own each.
-_NO_LABELS = [0] * LABELS_IN_ROW
+# What a node has beyond, few in most fleets have that many, lies in a set of its own.
 _SLICE = 8192
 # Nodes looked at in one step: a page without a filter ends with the first, one with a rare value takes them
 # all.
 
 
-class Listed(NamedTuple):
-    """What a node is selected by."""
+TEXTS = (
+    "state",
+    "liveness",
+    "intent",
+    "zone",
+    "pool",
+    "region",
+    "dialect",
+    "native_id",
+    "hostname",
+    "display_name",
+)
+"""What a node is selected by, besides its labels: columns of its row."""
 
-    node_id: NodeId
-    state: str
-    liveness: str
-    intent: str
-    zone: str | None
-    pool: str | None
-    region: str | None
-    dialect: str | None
-    native_id: str | None
-    hostname: str | None
-    display_name: str | None
-    labels: Mapping[str, str]
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What nodes are selected by, as columns of one length. Each node is in it once.
+
+    `texts` has a column for each of TEXTS. The labels of all nodes follow one another in `labels`.
+    """
+
+    node_ids: Sequence[NodeId]
+    texts: Sequence[Sequence[str | None]]
+    label_counts: Int64s
+    labels: Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +74,10 @@ class NodeFilter:
 
 
 EVERY_NODE = NodeFilter()
-_TEXTS = Listed._fields[1:-1]
-_COLUMN = {name: column for column, name in enumerate(_TEXTS)}
+_COLUMN = {name: column for column, name in enumerate(TEXTS)}
 _NAMES = (_COLUMN["hostname"], _COLUMN["display_name"], _COLUMN["native_id"])
 _STATE = _COLUMN["state"]
-_RETIRED = hash("retired")
+_RETIRED, _LOST = hash("retired"), hash("lost")
 
 
 class Directory:
@@ -80,84 +87,104 @@ class Directory:
         self._order: list[NodeId] = []
         self._numbers: Int64s = np.empty(0, dtype=np.int64)
         self._is_listed: npt.NDArray[np.bool_] = np.empty(0, dtype=bool)
-        self._texts: Int64s = np.empty((0, len(_TEXTS)), dtype=np.int64)
+        self._texts: list[Int64s] = [np.empty(0, dtype=np.int64) for _ in TEXTS]
         self._labels: Int64s = np.empty((0, LABELS_IN_ROW), dtype=np.int64)
-        self._more_labels: dict[int, frozenset[int]] = {}
+        self._more_labels: dict[int, set[int]] = {}
         self._states: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def put(self, numbers: Int64s, listed: Sequence[Listed]) -> None:
-        """Take over what nodes are now; a node may not be in it twice."""
+    def put(self, numbers: Int64s, listed: Listed) -> None:
+        """Take over what nodes are now."""
         if not len(numbers):
             return
         self._hold(int(numbers.max()) + 1)
-        self._texts[numbers] = [[_hash(text) for text in one[1:-1]] for one in listed]
-        self._put_labels(numbers, [list(map(hash, one.labels.items())) for one in listed])
-        for state in {one.state for one in listed}:
+        for kept, column in zip(self._texts, listed.texts, strict=True):
+            kept[numbers] = np.fromiter(map(hash, column), np.int64, len(numbers))
+        for state in set(listed.texts[_STATE]):
+            assert state is not None, "every node has a state"
             self._states[hash(state)] = state
+        self._put_labels(numbers, listed)
         is_new = ~self._is_listed[numbers]
         if is_new.any():
             self._is_listed[numbers] = True
-            news = sorted((one.node_id, at) for at, one in enumerate(listed) if is_new[at])
+            news = sorted((listed.node_ids[at], at) for at in np.flatnonzero(is_new).tolist())
             self._list([node_id for node_id, _ in news], numbers[[at for _, at in news]])
+
+    def differs(self, numbers: Int64s, columns: Mapping[str, Sequence[str | None]]) -> npt.NDArray[np.bool_]:
+        """Say of each node whether one of some of its TEXTS is another than the one given."""
+        differs = np.zeros(len(numbers), dtype=bool)
+        for name, column in columns.items():
+            differs |= self._texts[_COLUMN[name]][numbers] != np.fromiter(
+                map(hash, column), np.int64, len(numbers)
+            )
+        return differs
 
     def page(self, asked: NodeFilter, *, after: str, limit: int) -> list[NodeId]:
         """Return the first ids beyond `after` that fit, in order, `limit` at most."""
         begin = bisect_right(self._order, after)
         found: list[NodeId] = []
         while begin < len(self._order) and len(found) < limit:
-            numbers = self._numbers[begin : begin + _SLICE]
-            fits = np.flatnonzero(self._fits(asked, numbers))[: limit - len(found)]
+            fits = self._fitting(asked, self._numbers[begin : begin + _SLICE])[: limit - len(found)]
             found += [self._order[begin + at] for at in fits.tolist()]
             begin += _SLICE
         return found
 
     def count_by_state(self) -> dict[str, int]:
         """Return how many nodes are in each state, retired ones included."""
-        states, counts = np.unique(self._texts[self._numbers, _STATE], return_counts=True)
+        states, counts = np.unique(self._texts[_STATE][self._numbers], return_counts=True)
         return {
             self._states[state]: count for state, count in zip(states.tolist(), counts.tolist(), strict=True)
         }
 
-    def sharing(self, index: NodeIndex, name: str, text: str) -> list[NodeId]:
-        """Return the ids of nodes, retired ones included, that have a text in a column, in order."""
-        numbers = self._numbers[self._texts[self._numbers, _COLUMN[name]] == hash(text)]
-        return index.node_ids(numbers)
+    def numbers_by(self, name: str) -> list[Int64s]:
+        """Return the numbers of the nodes that have the same text in one of TEXTS, a group for each text.
 
-    def _fits(self, asked: NodeFilter, numbers: Int64s) -> npt.NDArray[np.bool_]:
-        texts = self._texts[numbers]
-        fits = np.ones(len(numbers), dtype=bool)
+        Without nodes that are lost or retired. The groups are in no order.
+        """
+        state = self._texts[_STATE][self._numbers]
+        numbers = self._numbers[(state != _RETIRED) & (state != _LOST)]
+        _, groups = np.unique(self._texts[_COLUMN[name]][numbers], return_inverse=True)
+        order = np.argsort(groups, kind="stable")
+        ends = np.flatnonzero(np.diff(groups[order])) + 1
+        return [group for group in np.split(numbers[order], ends) if len(group)]
+
+    def _fitting(self, asked: NodeFilter, numbers: Int64s) -> Int64s:
+        """Return the positions in `numbers` of the nodes that fit."""
+        at = np.arange(len(numbers))
         if not asked.include_retired and asked.state != "retired":
-            fits &= texts[:, _STATE] != _RETIRED
+            at = at[self._texts[_STATE][numbers] != _RETIRED]
         for name, column in _COLUMN.items():
             text = getattr(asked, name, None)
             if text is not None:
-                fits &= texts[:, column] == hash(text)
+                at = at[self._texts[column][numbers[at]] == hash(text)]
         if asked.name is not None:
-            fits &= (texts[:, _NAMES] == hash(asked.name)).any(axis=1)
+            name_hash, left = hash(asked.name), numbers[at]
+            at = at[np.logical_or.reduce([self._texts[column][left] == name_hash for column in _NAMES])]
         for pair in asked.labels.items():
-            fits &= self._has_label(numbers, hash(pair))
-        return fits
+            at = at[self._has_label(numbers[at], hash(pair))]
+        return at
 
     def _has_label(self, numbers: Int64s, label: int) -> npt.NDArray[np.bool_]:
         has: npt.NDArray[np.bool_] = (self._labels[numbers] == label).any(axis=1)
         if self._more_labels:
-            more = [number for number, labels in self._more_labels.items() if label in labels]
-            if more:
-                has |= np.isin(numbers, more)
+            has |= np.isin(numbers, [one for one, labels in self._more_labels.items() if label in labels])
         return has
 
-    def _put_labels(self, numbers: Int64s, labels: list[list[int]]) -> None:
-        self._labels[numbers] = [
-            (one + _NO_LABELS[len(one) :]) if len(one) <= LABELS_IN_ROW else _NO_LABELS for one in labels
-        ]
-        if self._more_labels or max(map(len, labels)) > LABELS_IN_ROW:
-            for number, one in zip(numbers.tolist(), labels, strict=True):
+    def _put_labels(self, numbers: Int64s, listed: Listed) -> None:
+        counts = listed.label_counts
+        nodes, total = np.repeat(numbers, counts), int(counts.sum())
+        hashes = np.fromiter(map(hash, listed.labels), np.int64, total)
+        nth = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        in_row = nth < LABELS_IN_ROW
+        self._labels[numbers] = 0
+        self._labels[nodes[in_row], nth[in_row]] = hashes[in_row]
+        if self._more_labels:
+            for number in numbers.tolist():
                 self._more_labels.pop(number, None)
-                if len(one) > LABELS_IN_ROW:
-                    self._more_labels[number] = frozenset(one)
+        for at in np.flatnonzero(~in_row).tolist():
+            self._more_labels.setdefault(int(nodes[at]), set()).add(int(hashes[at]))
 
     def _list(self, node_ids: list[NodeId], numbers: Int64s) -> None:
         """Add new nodes, in order of their ids."""
@@ -171,9 +198,5 @@ class Directory:
         if count > have:
             more = max(count, have + have // 4, 1024) - have
             self._is_listed = np.concatenate([self._is_listed, np.zeros(more, dtype=bool)])
-            self._texts = np.concatenate([self._texts, np.zeros((more, len(_TEXTS)), dtype=np.int64)])
+            self._texts = [np.concatenate([kept, np.zeros(more, dtype=np.int64)]) for kept in self._texts]
             self._labels = np.concatenate([self._labels, np.zeros((more, LABELS_IN_ROW), dtype=np.int64)])
-
-
-def _hash(text: str | None) -> int:
-    return 0 if text is None else hash(text)

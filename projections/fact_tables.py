@@ -11,7 +11,8 @@ from events.ids import NodeId
 from events.log import Int64s
 from projections.arrow_rows import arrow_rows
 from projections.capacity import ABSENT
-from projections.directory import Listed
+from projections.capacity_sums import OF_TOUCHED, Row
+from projections.directory import TEXTS, Listed
 from projections.rows import QuarantineRow
 from projections.tables import (
     ALLOCATION,
@@ -27,6 +28,7 @@ from projections.tables import (
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from projections.fold import FactsFolded
     from projections.rows import CapacityHistoryRow
@@ -52,20 +54,49 @@ LAST_ANNOUNCEMENT = """
 LOAD_NODES = """
     SELECT
         number, packed, node_id, state, liveness, intent, zone, pool, region, dialect, native_id, hostname,
-        display_name, map_keys(labels) AS label_keys, map_values(labels) AS label_values
+        display_name, map_keys(labels) AS label_keys, map_values(labels) AS label_values,
+        cardinality(labels) AS labels_count
     FROM main.node
 """
 
 
 class Touched(NamedTuple):
-    """The nodes of a batch: the number of each, and those among them that have rows already."""
+    """The nodes of a batch: the number of each, and those among them that have rows already.
+
+    `moved` are those whose place is another now.
+    """
 
     numbers: Mapping[NodeId, int]
     known: Set[NodeId]
+    moved: Set[NodeId]
 
 
-def write_facts(transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int) -> None:
+class SumsChanged(NamedTuple):
+    """What the nodes of a batch add to the sums of capacity, before and after it."""
+
+    before: list[Row]
+    after: list[Row]
+
+
+def write_facts(
+    transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int
+) -> SumsChanged:
     """Write all that a batch of facts comes to; `announced` is how many announcements there were before."""
+    import pyarrow as pa  # noqa: PLC0415 (takes 50 ms, and starting must be quick)
+
+    summed = {band.node_id for band in folded.capacity_history} | touched.moved
+    numbers = pa.table({"number": pa.array([touched.numbers[node_id] for node_id in summed], pa.int32())})
+    before = _sums(transaction, numbers) if summed & touched.known else []
+    _write_rows(transaction, folded, touched, announced=announced)
+    return SumsChanged(before, _sums(transaction, numbers) if summed else [])
+
+
+def _sums(transaction: Transaction, numbers: pa.Table) -> list[Row]:
+    with transaction.given("touched", numbers):
+        return transaction.rows(OF_TOUCHED)
+
+
+def _write_rows(transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int) -> None:
     _replace(transaction, NODE, folded.nodes, [row.node_id for row in folded.nodes], touched)
     devices = [row for rows in folded.devices.values() for row in rows]
     _replace(transaction, DEVICE, devices, folded.devices, touched)
@@ -95,7 +126,7 @@ def _replace(
     transaction: Transaction, table: Table, rows: Sequence[Any], nodes: Iterable[NodeId], touched: Touched
 ) -> None:
     """Put the rows in place of all that the table had of the nodes."""
-    import pyarrow as pa  # noqa: PLC0415 (takes 50 ms, and starting must be quick)
+    import pyarrow as pa  # noqa: PLC0415
 
     old = [touched.numbers[node_id] for node_id in nodes if node_id in touched.known]
     if old:
@@ -131,12 +162,17 @@ def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:
     return np.array([touched.numbers[row.node_id] for row in rows], dtype=np.int64)
 
 
-def load_nodes(connection: duckdb.DuckDBPyConnection) -> tuple[Int64s, list[bytes], list[Listed]]:
+def load_nodes(connection: duckdb.DuckDBPyConnection) -> tuple[Int64s, list[bytes], Listed]:
     """Return of each node its number, its packed state and what it is selected by."""
-    rows = connection.execute(LOAD_NODES).fetchall()
-    numbers = np.array([row[0] for row in rows], dtype=np.int64)
-    listed = [Listed._make((*row[2:-2], dict(zip(row[-2], row[-1], strict=True)))) for row in rows]
-    return numbers, [row[1] for row in rows], listed
+    found: Any = connection.execute(LOAD_NODES).to_arrow_table()
+    keys, values = found["label_keys"].combine_chunks(), found["label_values"].combine_chunks()
+    listed = Listed(
+        node_ids=found["node_id"].to_pylist(),
+        texts=[found[name].to_pylist() for name in TEXTS],
+        label_counts=found["labels_count"].to_numpy().astype(np.int64),
+        labels=zip(keys.flatten().to_pylist(), values.flatten().to_pylist(), strict=True),
+    )
+    return found["number"].to_numpy().astype(np.int64), found["packed"].to_pylist(), listed
 
 
 def last_announcement(connection: duckdb.DuckDBPyConnection) -> int:

@@ -5,6 +5,7 @@ It is loaded from the tables at the start and changed after each commit, so it n
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,18 +14,23 @@ from events.ids import NodeId
 from events.log import Int64s
 from projections.beat_batch import BeatBatch
 from projections.beat_tables import load_beats, load_last_use, load_node_ids, load_resources
+from projections.capacity_sums import CapacitySums, Group
 from projections.checkpoints import Checkpoint, load_checkpoints
-from projections.directory import Directory, Listed
-from projections.fact_tables import last_announcement, load_nodes
+from projections.directory import TEXTS, Directory, Listed
+from projections.fact_tables import SumsChanged, last_announcement, load_nodes
 from projections.fold import FactsFolded
 from projections.heartbeats import BEAT_SEQ, LAST_HEARTBEAT_US, Heartbeat, Rows
 from projections.node_index import NewNodes, NodeIndex
+from projections.state import unpack
 from projections.usage import LastUse, Resources
 
 if TYPE_CHECKING:
     import duckdb
 
     from projections.rows import NodeRow
+
+
+PLACES = ("region", "zone", "pool")
 
 
 class Memory:
@@ -35,6 +41,7 @@ class Memory:
         self.index = NodeIndex()
         self.packed: dict[NodeId, bytes] = {}
         self.directory = Directory()
+        self.sums = CapacitySums()
         self.beats = Rows()
         self.resources = Resources()
         self.last_use = LastUse()
@@ -51,6 +58,7 @@ class Memory:
         numbers, packed, listed = load_nodes(connection)
         memory.packed = dict(zip(memory.index.node_ids(numbers), packed, strict=True))
         memory.directory.put(numbers, listed)
+        memory.sums = CapacitySums.load(connection)
         memory.resources = load_resources(connection)
         load_beats(connection, memory.beats)
         load_last_use(connection, memory.last_use)
@@ -63,20 +71,50 @@ class Memory:
             return None
         return self.beats.heartbeat(number, node_id, self.last_use.of(number, self.resources))
 
+    def used_by(self, group: Group) -> dict[tuple[str, str | None], float]:
+        """Return the sums of what nodes that are not lost or retired measured last, by resource and place."""
+        names = self.resources.names
+        if group == "resource":
+            everywhere = [(None, numbers) for numbers in self.directory.numbers_by("state")]
+        else:
+            everywhere = []
+            for numbers in self.directory.numbers_by(group):
+                some = unpack(self.packed[self.index.node_id(int(numbers[0]))])
+                everywhere.append((getattr(some, group), numbers))
+        used: dict[tuple[str, str | None], float] = {}
+        for place, numbers in everywhere:
+            for resource, value in self.last_use.sums(numbers).items():
+                key = names[resource], place
+                used[key] = used.get(key, 0.0) + value
+        return used
+
     def last_contacts(self) -> tuple[list[NodeId], Int64s]:
         """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""
         table = self.beats.table[: len(self.index)]
         numbers = np.flatnonzero(table[:, BEAT_SEQ])
         return self.index.node_ids(numbers), table[numbers, LAST_HEARTBEAT_US]
 
-    def show_facts(self, folded: FactsFolded, numbers: dict[NodeId, int], new: NewNodes) -> None:
+    def moved(self, rows: list[NodeRow], numbers: dict[NodeId, int]) -> set[NodeId]:
+        """Return the nodes among known ones that are in another place than before."""
+        known = [row for row in rows if row.node_id in self.packed]
+        at = np.array([numbers[row.node_id] for row in known], dtype=np.int64)
+        has_moved = self.directory.differs(
+            at, {name: [getattr(row, name) for row in known] for name in PLACES}
+        )
+        return {row.node_id for row, moved in zip(known, has_moved.tolist(), strict=True) if moved}
+
+    def show_facts(
+        self, folded: FactsFolded, sums: SumsChanged, numbers: dict[NodeId, int], new: NewNodes
+    ) -> None:
         """Take over what a committed batch of facts comes to; `numbers` has each of its nodes."""
+        self.sums.take_out(sums.before)
+        self.sums.add(sums.after)
         self.index.add(new)
         self._hold(len(self.index))
         for row in folded.nodes:
             self.packed[row.node_id] = row.packed
         at = [numbers[row.node_id] for row in folded.nodes]
-        self.directory.put(np.array(at, dtype=np.int64), [_listed(row) for row in folded.nodes])
+        self.directory.put(np.array(at, dtype=np.int64), _listed(folded.nodes))
         self.announced += len(folded.announcements)
 
     def show_beats(self, batch: BeatBatch) -> None:
@@ -92,18 +130,10 @@ class Memory:
         self.last_use.hold(count)
 
 
-def _listed(row: NodeRow) -> Listed:
+def _listed(rows: list[NodeRow]) -> Listed:
     return Listed(
-        row.node_id,
-        row.state,
-        row.liveness,
-        row.intent,
-        row.zone,
-        row.pool,
-        row.region,
-        row.dialect,
-        row.native_id,
-        row.hostname,
-        row.display_name,
-        row.labels,
+        node_ids=[row.node_id for row in rows],
+        texts=[[getattr(row, name) for row in rows] for name in TEXTS],
+        label_counts=np.array([len(row.labels) for row in rows], dtype=np.int64),
+        labels=chain.from_iterable(row.labels.items() for row in rows),
     )

@@ -20,6 +20,7 @@ from events.log import Batch, Cursor, Int64s
 from events.streams import BEATS_NAME, FLEET_NAME
 from projections.beat_batch import fold_beat_batch
 from projections.beat_tables import forget_beats, write_beats, write_node_numbers, write_samples
+from projections.capacity_sums import CapacitySum, Group
 from projections.checkpoints import Checkpoint, Fresh, fresh, save_checkpoint
 from projections.directory import EVERY_NODE, NodeFilter
 from projections.fact_tables import Touched, write_facts, write_quarantine
@@ -133,6 +134,16 @@ class Projection:
         with self._lock:
             return self._memory.directory.count_by_state()
 
+    def capacity(self, group: Group = "resource") -> list[CapacitySum]:
+        """Return the sums over all nodes that are not retired, in order of resource and place, no place first."""
+        with self._lock:
+            return self._memory.sums.by(group)
+
+    def used(self, group: Group = "resource") -> dict[tuple[str, str | None], float]:
+        """Return the sums of what nodes that are not lost or retired measured last, by resource and place."""
+        with self._lock:
+            return self._memory.used_by(group)
+
     def last_contacts(self) -> tuple[list[NodeId], Int64s]:
         """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""
         with self._lock:
@@ -205,13 +216,14 @@ class Projection:
         node_ids = tuple(folded.states)
         found, new_nodes = memory.index.of_nodes(node_ids)
         numbers = dict(zip(node_ids, found.tolist(), strict=True))
+        known = memory.packed.keys() & folded.states.keys()
+        touched = Touched(numbers, known, memory.moved(folded.nodes, numbers))
         with self._store.transaction() as transaction:
             write_node_numbers(transaction, new_nodes)
-            known = {node_id for node_id in node_ids if node_id in memory.packed}
-            write_facts(transaction, folded, Touched(numbers, known), announced=memory.announced)
+            sums = write_facts(transaction, folded, touched, announced=memory.announced)
             save_checkpoint(transaction, batch.stream, reached, holes=new.holes)
         with self._lock:
-            memory.show_facts(folded, numbers, new_nodes)
+            memory.show_facts(folded, sums, numbers, new_nodes)
             self._reach(batch.stream, reached)
         return self._applied(new, reached, node_ids, len(folded.announcements), folded.counters)
 

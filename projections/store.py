@@ -222,6 +222,10 @@ class Transaction:
         """Run one statement of ours."""
         self._connection.execute(statement, parameters)
 
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what one query of ours finds."""
+        return self._connection.execute(query).fetchall()
+
     def insert(self, table: Table, rows: pa.Table) -> None:
         """Append rows, whose columns are the table's."""
         with self.given("incoming", rows):

@@ -97,3 +97,15 @@ class LastUse:
         values = [(at, value) for at, value in enumerate(self._table[node].tolist()) if value != _NEVER]
         values += self._others.get(node, {}).items()
         return {resources.names[at]: None if np.isnan(value) else value for at, value in values}
+
+    def sums(self, nodes: Int64s) -> dict[int, float]:
+        """Return the sum of the last values of some nodes, by the number of the resource."""
+        table = self._table[nodes]
+        is_number = np.isfinite(table)
+        sums = np.where(is_number, table, 0.0).sum(axis=0)
+        found = {int(at): float(sums[at]) for at in np.flatnonzero(is_number.any(axis=0))}
+        for node in set(self._others).intersection(nodes.tolist()) if self._others else ():
+            for resource, value in self._others[node].items():
+                if np.isfinite(value):
+                    found[resource] = found.get(resource, 0.0) + value
+        return found
