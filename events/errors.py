@@ -173,15 +173,13 @@ class SettingsError(FleetfoldError):
 
 
 class UnreachableError(FleetfoldError):
-    """The API of a server gives no usable answer."""
+    """The API of a server gives no usable answer now."""
 
     code = "unreachable"
 
-    def __init__(self, url: str, *, why: str) -> None:
-        self.url, self.why = url, why
-        super().__init__(
-            f"{url} does not answer ({why}): check that `fleetfold up` runs, or name it with --server"
-        )
+    def __init__(self, url: str, *, why: str, instead: str = "") -> None:
+        self.url, self.why, self.instead = url, why, instead
+        super().__init__(f"{url} {why}: {instead}" if instead else f"{url} {why}")
 
 
 class RefusedError(FleetfoldError):

@@ -1,9 +1,9 @@
 """The data folder: who owns it, and where what lies in it (floor 4).
 
-    <data>/lock              held by the process that uses the folder
-    <data>/broker/           the embedded broker: its store, configuration and log
-    <data>/fleetfold.duckdb  the tables of the core process
-    <data>/replica/          the tables of the SQL replica
+<data>/lock              held by the process that uses the folder
+<data>/broker/           the embedded broker: its store, configuration and log
+<data>/fleetfold.duckdb  the tables of the core process
+<data>/replica/          the tables of the SQL replica
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from api.positions import Positions
 from api.sql_app import SqlReplica
+from api.sql_engine import LockedCursors
 from api.sql_executor import SqlExecutor, SqlLimits
 from api.sql_guard import Guard
 from api.sql_schema import relations_of
@@ -103,14 +105,15 @@ def _sql(
     settings: Settings, projection: Projection, projector: Projector, closing: contextlib.AsyncExitStack
 ) -> SqlReplica:
     limits = SqlLimits()
-    with projection.cursor() as cursor:
-        guard = Guard(relations_of(cursor))
+    cursor = LockedCursors(projection.cursor, limits=limits)
+    with cursor() as connection:
+        guard = Guard(relations_of(connection))
     closing.callback(guard.close)
     watchdog = Watchdog(end=end_process, arm=arm_alarm, parent=os.getppid())
     watchdog.start()
     closing.callback(watchdog.stop)
     executor = SqlExecutor(
-        projection.cursor,
+        cursor,
         guard=guard,
         watchdog=watchdog,
         limits=limits,
@@ -119,8 +122,9 @@ def _sql(
     )
     return SqlReplica(
         executor,
-        cursor=projection.cursor,
+        cursor=cursor,
         readings=lambda: readings(projector),
+        positions=Positions(projection),
         is_worn=_is_worn,
         end=end_process,
         token=token_of(settings),

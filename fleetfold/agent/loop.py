@@ -1,9 +1,9 @@
 """The reference agent's life: register, beat, answer, say goodbye (floor 4).
 
-    registered   at the start, when the inventory changes, and when asked; repeated until it is acknowledged
-    beat         every interval at the node's own phase, without acknowledgement; none is kept for later,
-                 since a heartbeat of a minute ago says nothing about now
-    leaving      at an orderly stop
+registered   at the start, when the inventory changes, and when asked; repeated until it is acknowledged
+beat         every interval at the node's own phase, without acknowledgement; none is kept for later,
+             since a heartbeat of a minute ago says nothing about now
+leaving      at an orderly stop
 """
 
 from __future__ import annotations

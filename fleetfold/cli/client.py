@@ -13,6 +13,7 @@ PREFIX = "/fleet/v1"
 ANSWER_WITHIN_S = 30.0
 CONNECT_WITHIN_S = 3.0
 PAGE = 1_000
+_FOR_NOW = frozenset({502, 503, 504})
 
 Params = Mapping[str, str | int | list[str]]
 
@@ -78,7 +79,11 @@ class Api:
         try:
             answer = self._client.request(method, PREFIX + path, **request)
         except httpx.TransportError as err:
-            raise UnreachableError(self.url, why=str(err) or type(err).__name__) from err
+            raise UnreachableError(
+                self.url,
+                why=f"does not answer ({str(err) or type(err).__name__})",
+                instead="check that `fleetfold up` runs, or name the server with --server",
+            ) from err
         if answer.is_success:
             return answer
         try:
@@ -90,8 +95,8 @@ class Api:
             raise RefusedError(
                 code, sentence, instead="set FLEETFOLD_ADMIN_TOKEN to the token of this server"
             )
-        if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise UnreachableError(self.url, why=sentence)
+        if answer.status_code in _FOR_NOW:
+            raise UnreachableError(self.url, why=f"cannot answer now: {sentence}")
         raise RefusedError(code, sentence)
 
 

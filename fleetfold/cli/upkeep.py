@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -60,6 +59,8 @@ def check(
     - `fleetfold check`
     - `fleetfold check --nats nats://broker.example:4222 --json`
     """
+    import asyncio  # noqa: PLC0415 - 30 ms, and `--help` needs none of it
+
     from fleetfold.settings_sources import load  # noqa: PLC0415
 
     loaded = load({"nats.url": nats, "data": data})
