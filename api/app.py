@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from api import capacity, metrics, nodes, problems, status, web_page
+from api import capacity, metrics, nodes, problems, sql_forward, status, web_page
 from api.answers import Answers
 from api.auth import AdminToken
 from api.routing import RawNodePaths
@@ -73,6 +73,7 @@ def create_app(service: Service) -> FastAPI:
     for routes in (
         nodes.router(answers),
         capacity.router(answers),
+        sql_forward.router(service),
         status.router(answers),
         metrics.router(answers, requests),
     ):

@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from api.json_text import dumps
+from api.sql_errors import OWN_PROBLEMS as SQL_PROBLEMS
 from events.errors import (
     BrokerUnavailableError,
     ConflictError,
@@ -71,7 +72,7 @@ KINDS = (
     INVALID_PARAMETER, UNKNOWN_PARAMETER, INVALID_CURSOR, INVALID_NODE_ID, INVALID_BODY, REFUSED,
     UNAUTHORIZED, UNKNOWN_ROUTE, UNKNOWN_NODE, METHOD_NOT_ALLOWED, VERSION_CONFLICT, NODE_RETIRED,
     OVERSIZED, INTERNAL, NOT_READY, BROKER_UNAVAILABLE, STORE_UNAVAILABLE, POSITION_NOT_REACHED,
-    REQUEST_REFUSED,
+    REQUEST_REFUSED, *(Kind(err.code, err.status, err.title) for err in SQL_PROBLEMS),
 )  # fmt: skip
 
 _KIND_OF_ERROR: tuple[tuple[type[FleetfoldError], Kind], ...] = (

@@ -11,7 +11,7 @@ import asyncio
 import hmac
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ from api.sql_errors import (
     SqlCancelledError,
     SqlMemoryError,
     SqlOversizedError,
+    SqlParameterError,
+    SqlPositionError,
     SqlProblemError,
     SqlRouteError,
     SqlUnauthorizedError,
@@ -33,13 +35,14 @@ from api.sql_errors import (
 )
 from api.sql_executor import Call
 from api.sql_formats import Format, chosen
-from api.sql_position import as_of
+from api.sql_position import FLEET, as_of
 from api.sql_request import MAX_BODY_BYTES, statement_of
 from api.sql_schema import schema_of
 
 if TYPE_CHECKING:
     import duckdb
 
+    from api.positions import Positions
     from api.service import StreamReading
     from api.sql_executor import SqlExecutor, SqlResult, Statement
 
@@ -47,6 +50,9 @@ PREFIX = "/fleet/v1"
 # As in the core, so that a client asks either; `api.auth` says it there, and a test compares the two, since
 # that module would bring a framework in that this process has no use for.
 PROBLEM = "application/problem+json"
+MIN_SEQ_WITHIN = timedelta(seconds=5)
+# As in the core: longer than any commit takes with the reader up to date, shorter than callers' own
+# time-outs.
 END_AFTER_S = 0.2
 # Between an answer and the end of a process that has to begin anew: long enough for the answer to leave.
 
@@ -65,12 +71,13 @@ class SqlReplica:
         *,
         cursor: Callable[[], duckdb.DuckDBPyConnection],
         readings: Callable[[], Mapping[str, StreamReading]],
+        positions: Positions,
         is_worn: Callable[[], bool],
         end: Callable[[str], None],
         token: str = "",
     ) -> None:
         self._executor, self._cursor, self._readings = executor, cursor, readings
-        self._is_worn, self._end, self._token = is_worn, end, token
+        self._positions, self._is_worn, self._end, self._token = positions, is_worn, end, token
         self._limits = executor.limits
         self._threads = ThreadPoolExecutor(self._limits.running, thread_name_prefix="sql")
         self._free = asyncio.Semaphore(self._limits.running)
@@ -96,6 +103,7 @@ class SqlReplica:
         statement = statement_of(
             body, content_type=request.headers.get("content-type", ""), limits=self._limits
         )
+        await self._reached(_min_seq(request))
         if self._is_ending:
             raise SqlUnavailableError("the replica is about to begin anew: retry")
         if self._calls >= self._limits.running + self._limits.waiting:
@@ -107,6 +115,13 @@ class SqlReplica:
             self._calls -= 1
             self._look_at_ourselves()
         return Response(content, media_type=form.media_type, headers=_headers(result))
+
+    async def _reached(self, min_seq: int) -> None:
+        """Wait until FLEET is folded up to a position; raise SqlPositionError after the bound."""
+        if self._positions.seq(FLEET) < min_seq:
+            reached = await self._positions.wait_for(FLEET, min_seq, within=MIN_SEQ_WITHIN)
+            if reached < min_seq:
+                raise SqlPositionError(min_seq=min_seq, reached=reached)
 
     async def _unless_gone(
         self, request: Request, statement: Statement, form: Format
@@ -180,7 +195,7 @@ class SqlReplica:
         }
 
     async def _livez(self, _request: Request) -> Response:
-        return _json({"status": "ok"})
+        return _json({"live": True})
 
     def _authorize(self, request: Request) -> None:
         given = request.headers.get("authorization", "")
@@ -202,6 +217,17 @@ class SqlReplica:
     async def _no_route(self, request: Request, _err: Exception) -> Response:
         known = f"POST {PREFIX}/sql, GET {PREFIX}/sql/schema, GET {PREFIX}/status and GET {PREFIX}/livez"
         return await self._problem(request, SqlRouteError(f"a replica answers {known}"))
+
+
+def _min_seq(request: Request) -> int:
+    query = request.query_params
+    unknown = [name for name in query if name != "min_seq"]
+    if unknown:
+        raise SqlParameterError(f"{unknown[0][:80]} is not a parameter here: there is min_seq")
+    text = query.get("min_seq", "")
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise SqlParameterError("min_seq is a position in FLEET: a whole number")
+    return int(text or 0)
 
 
 async def _body(request: Request) -> bytes:

@@ -157,6 +157,28 @@ class SqlBodyError(SqlProblemError):
     title = "The body cannot be read"
 
 
+class SqlParameterError(SqlProblemError):
+    """A request whose query cannot be read."""
+
+    code = "invalid_parameter"
+    title = "A parameter cannot be read"
+
+
+class SqlPositionError(SqlProblemError):
+    """A request for a position that was not folded in time."""
+
+    code = "position_not_reached"
+    status = 504
+    title = "The position was not reached in time"
+
+    def __init__(self, *, min_seq: int, reached: int) -> None:
+        super().__init__(
+            f"FLEET is folded up to {reached} in the replica, asked was {min_seq}: retry, or ask without",
+            members={"min_seq": min_seq, "reached": reached},
+            retry_after_s=1,
+        )
+
+
 class SqlOversizedError(SqlProblemError):
     """A request with a longer body than any statement has."""
 
@@ -187,3 +209,15 @@ class SqlRouteError(SqlProblemError):
     code = "unknown_route"
     status = 404
     title = "There is no such route"
+
+
+OWN_PROBLEMS: tuple[type[SqlProblemError], ...] = (
+    SqlRefusedError,
+    SqlFailedError,
+    SqlTimeoutError,
+    SqlMemoryError,
+    SqlBusyError,
+    SqlUnavailableError,
+    SqlNotAcceptableError,
+)
+"""One for each code that only SQL is answered with; the others are the API's own, spelled as there."""

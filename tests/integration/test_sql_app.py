@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,16 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from api import sql_app
 from api.auth import NATIVE_PREFIX
-from api.sql_app import PREFIX, SqlReplica
-from api.sql_engine import LockedCursors
-from api.sql_executor import SqlExecutor, SqlLimits
+from api.sql_app import PREFIX
+from api.sql_executor import SqlLimits
 from api.sql_formats import ARROW, CSV, JSON, PARQUET
-from api.sql_guard import Guard
 from api.sql_request import MAX_BODY_BYTES
-from api.sql_schema import relations_of
-from api.sql_watchdog import Watchdog
 from projections.views import MACROS, VIEWS
 from tests.support.fleet import EPOCH, Fleet, fleet
 from tests.support.hostile_sql import BOMBS
-from tests.support.sql import never_ends, no_alarm
+from tests.support.replicas import replica_app
 from tests.support.waiting import wait_until
 from tests.support.web import serving
 
@@ -55,36 +53,16 @@ class Served:
 
 
 def _served(folder: Path, *, token: str = "") -> Iterator[Served]:
-    watchdog = Watchdog(end=never_ends, arm=no_alarm)
-    watchdog.start()
     with fleet(folder) as made:
         for number in range(3):
             made.registered(f"n{number}", zone="z1", resources={"cpu": {"total": 8}})
-        cursors = LockedCursors(made.projection.cursor, limits=LIMITS)
-        with cursors() as cursor:
-            guard = Guard(relations_of(cursor))
-        executor = SqlExecutor(
-            cursors,
-            guard=guard,
-            watchdog=watchdog,
-            limits=LIMITS,
-            readings=lambda: made.readings,
-            end=never_ends,
-        )
         served = Served(made, httpx.Client(timeout=30, trust_env=False))
-        replica = SqlReplica(
-            executor,
-            cursor=cursors,
-            readings=lambda: made.readings,
-            is_worn=lambda: served.is_worn,
-            end=served.ended.append,
-            token=token,
+        app = replica_app(
+            made, limits=LIMITS, token=token, is_worn=lambda: served.is_worn, end=served.ended.append
         )
-        with serving(replica.app()) as url, served.client:
+        with app as answering, serving(answering) as url, served.client:
             served.client.base_url = httpx.URL(url + PREFIX)
             yield served
-        guard.close()
-    watchdog.stop()
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +202,20 @@ def test_a_body_that_cannot_be_read_names_the_member(replica: Served, body: Any,
     assert _problem(replica.client.post("/sql", json=body), 400, "invalid_body")["parameter"] == parameter
 
 
+def test_min_seq_waits_for_the_position_or_says_what_was_reached(
+    replica: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = replica.client.post("/sql?min_seq=3", content="SELECT 1")
+    monkeypatch.setattr(sql_app, "MIN_SEQ_WITHIN", timedelta(seconds=0.05))
+    beyond = replica.client.post("/sql?min_seq=4", content="SELECT 1")
+
+    assert reached.status_code == 200
+    problem = _problem(beyond, 504, "position_not_reached")
+    assert (problem["min_seq"], problem["reached"]) == (4, 3)
+    for query in ("min_seq=x", "min_seq=-1", "max_rows=5"):
+        _problem(replica.client.post(f"/sql?{query}", content="SELECT 1"), 400, "invalid_parameter")
+
+
 def test_bodies_that_are_no_text_or_too_long_are_refused(replica: Served) -> None:
     as_json = {"content-type": "application/json"}
 
@@ -277,7 +269,7 @@ def test_a_token_is_asked_for_everywhere_but_at_livez(guarded: Served) -> None:
 
     assert guarded.sql("SELECT 1").json()["rows"] == [[1]]
     del guarded.client.headers["authorization"]
-    assert guarded.client.get("/livez").json() == {"status": "ok"}
+    assert guarded.client.get("/livez").json() == {"live": True}
 
 
 def test_another_path_or_method_is_a_problem(replica: Served) -> None:

@@ -14,10 +14,10 @@ from tests.support.waiting import wait_until
 
 
 @contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
-    """Give the address at which the application answers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+def serving(app: ASGIApp, *, path: str = "") -> Iterator[str]:
+    """Give the address at which the application answers: a free port, or the Unix socket at `path`."""
+    with socket.socket(socket.AF_UNIX if path else socket.AF_INET) as listener:
+        listener.bind(path or ("127.0.0.1", 0))
         server = uvicorn.Server(
             uvicorn.Config(
                 app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
@@ -27,7 +27,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
         thread.start()
         wait_until(lambda: server.started, what="the server")
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"unix:{path}" if path else f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = server.force_exit = True
             thread.join(10)
