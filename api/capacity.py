@@ -20,9 +20,9 @@ from projections import capacity_queries
 from projections.capacity import capacity
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from events.ids import NodeId
+    from projections.capacity_sums import CapacitySum, Group
+    from projections.projection import Projection
 
 NODE_CAPACITY_AT = """
     SELECT resource, status, total, reserved, ratio, allocatable, allocated, free
@@ -67,12 +67,11 @@ async def sums(answers: Answers, asked: CapacityParameters) -> Answer:
     at, group = asked.at, asked.group_by
     as_of = answers.as_of(at=at)
 
-    def found(cursor: DuckDBPyConnection) -> list[capacity_queries.CapacitySum]:
-        if at is None:
-            return capacity_queries.capacity_now(cursor, group)
-        return capacity_queries.capacity_at(cursor, at, group)
-
-    items = [_sum(one) for one in await answers.questions.ask(found)]
+    if at is None:
+        items = await answers.questions.work(lambda: _now(answers.projection, group))
+    else:
+        found = await answers.questions.ask(lambda cursor: capacity_queries.capacity_at(cursor, at, group))
+        items = [_sum(one) for one in found]
     return answer({"group_by": group, "items": items, "next_cursor": None}, as_of)
 
 
@@ -81,10 +80,11 @@ async def history(answers: Answers, asked: CapacityHistoryParameters) -> Answer:
     of = paging.question(list="capacity_history", **filters(asked))
     await answers.reached(asked.min_seq)
     as_of = answers.as_of()
-    begin, end = asked.from_, min(asked.to or as_of.time or asked.from_, as_of.time or asked.from_)
+    known = as_of.time or asked.from_
+    begin, end = asked.from_, min(asked.to or known, known)
     if asked.cursor:
         begin, end = (datetime.fromisoformat(text) for text in paging.decode(asked.cursor, of=of))
-    elif begin > (asked.to or end):
+    elif begin > end:
         raise ProblemError(
             INVALID_PARAMETER, "from: it lies after to, or in the future", members={"parameter": "from"}
         )
@@ -127,7 +127,12 @@ def _as_it_was(resource: str, status: str, *numbers: Decimal | None) -> dict[str
     return {"resource": resource, "status": status, **members}
 
 
-def _sum(one: capacity_queries.CapacitySum) -> dict[str, object]:
+def _now(projection: Projection, group: Group) -> list[dict[str, object]]:
+    used = projection.used(group)
+    return [_sum(one, used=used.get((one.resource, one.place))) for one in projection.capacity(group)]
+
+
+def _sum(one: CapacitySum, *, used: float | None = None) -> dict[str, object]:
     return {
         "resource": one.resource,
         "place": one.place,
@@ -138,4 +143,5 @@ def _sum(one: capacity_queries.CapacitySum) -> dict[str, object]:
         "allocatable": number(one.allocatable),
         "allocated": number(one.allocated),
         "free": number(one.free),
+        "used": number(used),
     }

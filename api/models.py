@@ -253,6 +253,9 @@ class CapacitySum(Shape):
     allocatable: Amount | None
     allocated: Amount | None
     free: Amount | None
+    used: Amount | None = Field(
+        description="what nodes that are not lost measured last; null: nothing, or asked of the past"
+    )
 
 
 class CapacityAnswer(Page):

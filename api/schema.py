@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 ANSWER = "answer"
-"""Before the names of answers' shapes: a resource in an answer is another thing than one in a registration."""
+"""Before the names of answers' shapes: a resource in an answer is not one in a registration."""
 
 REPLIES: dict[str, tuple[type[BaseModel], ...]] = {
     "nodes": (NodesAnswer,),
