@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nats.aio.client import Client
+
 from api.app import create_app
 from api.service import Replica, Service
 from consumers.deliveries import new_client
@@ -29,12 +31,13 @@ from projections.projection import Projection
 if TYPE_CHECKING:
     import socket
 
-    from nats.aio.client import Client
-
     from api.nats_routes import NatsRoutes
     from fleetfold.settings import Settings
 
 log = logging.getLogger(__name__)
+
+BROKER_WITHIN_S = 3.0
+# One that was started with us answers in a tenth of it. While it is away, old answers are better than none.
 
 
 class Core:
@@ -52,17 +55,25 @@ class Core:
         self._settings, self._nats_url, self._tables = settings, nats_url, tables
         self._listener, self._replica = listener, replica
         self._closing = contextlib.AsyncExitStack()
+        self._joining: asyncio.Task[None] | None = None
         self._service: Service | None = None
         self._projector: Projector | None = None
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
         """Open everything; the API answers from here on, though not yet with the newest state."""
-        nc = await connect(self._nats_url, name="fleetfold")
-        self._closing.push_async_callback(nc.close)
-        await ensure_streams(nc)
+        nc = Client()
+        self._joining = asyncio.create_task(self._join_log(nc), name="join the log")
+        self._closing.push_async_callback(self._leave_log, nc)
         projection = await asyncio.to_thread(Projection.open, self._tables)
         self._closing.callback(projection.close)
+        await asyncio.wait([self._joining], timeout=BROKER_WITHIN_S)
+        if self._joining.done():
+            self._joining.result()
+        else:
+            log.warning(
+                "the broker does not answer yet: until it does, answers come from the tables as they are"
+            )
         if projection.recovered is not None:
             log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
         self._projector = Projector(projection, self._connect_reader)
@@ -75,7 +86,8 @@ class Core:
 
     async def answer_on_nats(self) -> None:
         """Answer questions over NATS too. Called when the rest is ready: its import takes half a second."""
-        assert self._service is not None, "answers come after the start"
+        assert self._joining is not None, "answers come after the start"
+        await asyncio.shield(self._joining)
         routes = await asyncio.to_thread(importlib.import_module, "api.nats_routes")
         started: NatsRoutes = await routes.start_nats_routes(self._service)
         self._closing.push_async_callback(started.stop)
@@ -91,11 +103,30 @@ class Core:
     async def watch(self) -> None:
         """Return when a part has ended by itself, which none does in good order; raise what ended it."""
         assert self._server is not None, "watched after the start"
-        await self._server.ended()
+        assert self._joining is not None, "watched after the start"
+        ending = asyncio.create_task(self._server.ended())
+        try:
+            await asyncio.wait([ending, self._joining], return_when=asyncio.FIRST_COMPLETED)
+            if self._joining.done():
+                self._joining.result()  # the streams turned out to be others than declared
+            await ending
+        finally:
+            ending.cancel()
 
     async def stop(self) -> None:
         """Stop answering, fold what is being folded, close. Stopping twice is fine."""
         await self._closing.aclose()
+
+    async def _join_log(self, nc: Client) -> None:
+        """Connect, however long that takes, and see to it that the streams are there."""
+        await connect(self._nats_url, name="fleetfold", nc=nc)
+        await ensure_streams(nc)
+
+    async def _leave_log(self, nc: Client) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        await nc.close()
 
     async def _connect_reader(self) -> Client:
         return await connect(self._nats_url, name="fleetfold projector", nc=new_client())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from tests.support.brokers import AnyBroker
 from tests.support.processes import Program, descendants, fleetfold, is_running, running
+from tests.support.publishing import connected, stream_of
 from tests.support.waiting import wait_until
 
 READY = r"Fleetfold \S+ is up"
@@ -211,3 +213,54 @@ def test_wrong_settings_are_said_and_nothing_starts(tmp_path: Path) -> None:
     assert "FLEETFOLD_ADMIN_TOKEN" in refused.stderr
     assert not re.search("Traceback", refused.stderr)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_answers_from_its_tables_while_the_broker_is_away(
+    tmp_path: Path, own_broker: AnyBroker
+) -> None:
+    arguments = ("serve", "--nats", own_broker.url, "--http", "127.0.0.1:0", "--no-sql")
+    with running(*arguments, cwd=tmp_path) as first:
+        api = api_of(first)
+        fleetfold("simulate", "--nodes", "5", "--duration", "0", "--nats", own_broker.url, cwd=tmp_path)
+        wait_until(lambda: len(nodes_of(api)) == 5)
+        first.send(signal.SIGTERM)
+        assert first.ends() == 0
+    own_broker.kill()
+
+    port = free_port()
+    with running(*arguments[:4], f"127.0.0.1:{port}", "--no-sql", cwd=tmp_path) as again:
+        again.says("answers come from the tables as they are")
+        api = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _answers(port))
+        assert len(nodes_of(api)) == 5
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            get(f"{api}/fleet/v1/readyz")
+
+        own_broker.start()
+        again.says(READY)
+        assert get(f"{api}/fleet/v1/readyz")["ready"] is True
+
+        own_broker.kill()
+        again.send(signal.SIGTERM)
+        assert again.ends() == 0
+
+
+def _answers(port: int) -> bool:
+    try:
+        return "live" in get(f"http://127.0.0.1:{port}/fleet/v1/livez")
+    except OSError:
+        return False
+
+
+def test_streams_of_another_shape_are_refused_by_name(tmp_path: Path, broker: AnyBroker) -> None:
+    async def make() -> None:
+        async with connected(broker.url) as nc:
+            await stream_of(nc, "BEATS", ["fleet.v1.beat.*"], max_msgs=7)
+
+    asyncio.run(make())
+
+    refused = fleetfold("serve", "--nats", broker.url, "--http", "127.0.0.1:0", "--no-sql", cwd=tmp_path)
+
+    assert refused.returncode == 1
+    assert "stream BEATS differs from its declaration" in refused.stderr
+    assert "Traceback" not in refused.stderr
