@@ -42,8 +42,8 @@ format: install-dev ## Bring every file into the one format
 bench: install-dev ## Measure and print a report
 	@$(PY) -m bench $(ARGS)
 
-schema: install-dev ## Write the OpenAPI, AsyncAPI and event schemas to docs/schema
-	@$(PY) -m fleetfold schema --out docs/schema $(ARGS)
+schema: install-dev ## Write the OpenAPI and AsyncAPI documents to docs/schema
+	@$(PY) -m api.schema docs/schema
 
 docs: install-dev ## Rewrite the generated parts of the documents
 	@$(PY) docs/generate.py $(ARGS)
