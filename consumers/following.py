@@ -111,6 +111,10 @@ class Following:
         if nc is not None:
             await nc.close()
 
+    def begin_anew(self) -> None:
+        """Forget what was known of the stream: it is another one, or is read from its beginning again."""
+        self._head = self._head_at_start = None
+
     def stop(self, why: str) -> None:
         """Show that this stream is read no more."""
         self._is_stopped, self.last_error = True, why

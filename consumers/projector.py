@@ -95,6 +95,10 @@ class Projector:
         await asyncio.to_thread(self._writer.shutdown)
         self._positions.close()
 
+    def is_running(self) -> bool:
+        """Tell whether it still reads: not before `start`, after `stop`, or after a mistake of ours."""
+        return self._thread.is_alive()
+
     def status(self) -> ProjectorStatus:
         """Return how it goes now; costs microseconds."""
         return ProjectorStatus(
@@ -167,11 +171,14 @@ class Projector:
             await self._begin_with_empty_tables(following, why=str(err))
         else:
             await self._on_writer(following, self._projection.reset_stream, err.stream, found)
+            following.begin_anew()
         self._epoch_changes += 1
 
     async def _begin_with_empty_tables(self, following: Following, *, why: str) -> None:
         log.error("the tables are begun anew from the log", extra={"why": why})
         await self._on_writer(following, functools.partial(self._projection.reopen, why=why))
+        for each in self._followings.values():
+            each.begin_anew()
         self._rebuilds += 1
         self._rebuilt_because = why
 

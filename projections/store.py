@@ -64,7 +64,7 @@ class Store:
     def open(cls, path: Path, settings: StoreSettings) -> Store:
         """Open the file, or make it; raise StoreError where it is held elsewhere or cannot be made."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        store = cls(path, settings, _locked(path))
+        store = cls(path, settings, lock(path))
         try:
             store._open()
         except BaseException:
@@ -243,17 +243,17 @@ class Transaction:
             self._connection.unregister(name)
 
 
-def _locked(path: Path) -> int:
+def lock(path: Path) -> int:
     """Return the descriptor of a lock file beside the file; raise StoreError where somebody else holds it.
 
     DuckDB's own lock is of the process: a second opening in this one would give it up, and nobody would
     notice.
     """
-    lock = path.with_name(path.name + ".lock")
+    beside = path.with_name(path.name + ".lock")
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as err:
-        raise StoreError(str(path), why=f"{lock.name} cannot be made: {err.strerror}") from err
+        raise StoreError(str(path), why=f"{beside.name} cannot be made: {err.strerror}") from err
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
+from consumers.rebuild import verify
 from events.ids import NodeId
 from events.stream_admin import ensure_streams
+from projections.damaged import wal_of
 from projections.heartbeats import Heartbeat
 from projections.projection import Projection
 from projections.state import NodeState
@@ -23,6 +25,7 @@ from tests.support.loops import on_a_loop
 from tests.support.processes import ROOT, environment
 from tests.support.projecting import projecting
 from tests.support.publishing import beats, connected, head, nodes, publish_all
+from tests.support.reading import reading_client
 
 FLEET = nodes(40)
 FILE = "tables.duckdb"
@@ -60,6 +63,22 @@ def assert_stored(file: Path, told: Told) -> None:
     again = Projection.open(file)
     assert told == {node_id: (again.node(node_id), again.heartbeat(node_id)) for node_id in FLEET}
     again.close()
+
+
+@on_a_loop
+async def test_what_a_killed_process_left_can_be_verified(broker: AnyBroker, tmp_path: Path) -> None:
+    async with connected(broker.url) as nc:
+        await ensure_streams(nc)
+        await fill(nc, first_beat=2)
+        crash(broker.url, tmp_path / FILE, point="after commit", nth=6)
+        reader = await reading_client(broker.url)
+
+        found = await verify(tmp_path / FILE, reader, on_progress=lambda _progress: None)
+        await reader.close()
+
+    assert wal_of(tmp_path / FILE).exists()
+    assert found.is_equal
+    assert max(view.left_rows for view in found.views) > 0
 
 
 @pytest.mark.parametrize("point", POINTS)
