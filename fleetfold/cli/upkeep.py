@@ -33,8 +33,50 @@ class Document(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Give the program these commands."""
-    for command in (check, schema):
+    for command in (rebuild, verify, check, schema):
         app.command()(command)
+
+
+Nats = Annotated[
+    str | None,
+    typer.Option("--nats", help="The broker with the log; default: the embedded one's store.", metavar="URL"),
+]
+Data = Annotated[Path | None, typer.Option("--data", help="The data folder.", file_okay=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def rebuild(nats: Nats = None, data: Data = None, is_json: Json = False) -> None:
+    """Build the tables anew from the log, compare, and put them in the place of the old ones.
+
+    The service has to be stopped. The old tables are kept beside the new ones.
+
+    **Examples:**
+
+    - `fleetfold rebuild`
+    - `fleetfold rebuild --nats nats://broker.example:4222 --data /var/lib/fleetfold`
+    """
+    from fleetfold.cli import rebuilding  # noqa: PLC0415 - a second
+    from fleetfold.settings_sources import load  # noqa: PLC0415
+
+    settings = load({"nats.url": nats, "data": data}).settings
+    raise typer.Exit(rebuilding.rebuild(settings, is_json=is_json))
+
+
+def verify(nats: Nats = None, data: Data = None, is_json: Json = False) -> None:
+    """Compare the tables with what the log says, and change nothing. Ends with 1 where they differ.
+
+    The service has to be stopped.
+
+    **Examples:**
+
+    - `fleetfold verify`
+    - `fleetfold verify --json`
+    """
+    from fleetfold.cli import rebuilding  # noqa: PLC0415 - a second
+    from fleetfold.settings_sources import load  # noqa: PLC0415
+
+    settings = load({"nats.url": nats, "data": data}).settings
+    raise typer.Exit(rebuilding.verify(settings, is_json=is_json))
 
 
 @dataclass(frozen=True, slots=True)
