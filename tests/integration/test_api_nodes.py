@@ -242,7 +242,7 @@ async def test_a_cursor_belongs_to_its_filters(served: Fleet) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
