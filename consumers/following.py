@@ -138,13 +138,15 @@ class Following:
             stalls=before.stalls + counts.stalls,
             holes=before.holes + counts.holes,
             records=before.records + counts.records,
-            last_error=self.last_error or self._without_connection(),
+            last_error=self.last_error or self._why_waiting(reader, silent_s),
         )
 
-    def _without_connection(self) -> str:
-        # A client that connects tries for ever, so this is where that shows.
-        waits_s = time.monotonic() - self._connecting_since if self._connecting_since is not None else 0.0
-        return "no connection to the broker yet" if waits_s > SILENCE_S else ""
+    def _why_waiting(self, reader: BatchReader | None, silent_s: float) -> str:
+        # Neither a client that connects nor a reader ever gives up, so this is where it shows.
+        if self._connecting_since is not None:
+            waits_s = time.monotonic() - self._connecting_since
+            return "no connection to the broker yet" if waits_s > SILENCE_S else ""
+        return reader.ended[-1] if silent_s and reader is not None and reader.ended else ""
 
     def _state(self, silent_s: float) -> State:
         if self._is_stopped:

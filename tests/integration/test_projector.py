@@ -157,13 +157,16 @@ async def test_while_the_broker_is_away_the_lag_grows_and_then_ends(
         await shown(lambda: projector.status().streams["FLEET"].state == "waiting")
         first = projector.status().streams["FLEET"].lag_ms or 0.0
         await shown(lambda: (projector.status().streams["FLEET"].lag_ms or 0.0) > first + 100)
+        told = projector.status().streams["FLEET"].last_error
         own_broker.start()
         async with fleet_log(own_broker.url) as nc:
             await publish_all(nc, "FLEET", registrations([NodeId("late")]))
             await all_folded(nc, projector)
         await shown(lambda: projector.status().streams["FLEET"].lag_ms == 0)
 
+        assert told != ""
         assert projector.status().streams["FLEET"].state == "reading"
+        assert projector.status().streams["FLEET"].last_error == ""
 
 
 class Failing(Projection):
