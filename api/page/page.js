@@ -52,6 +52,14 @@ function card(row) {
   return made;
 }
 
+// What every machine has comes first, open names such as gpu.<model> after it.
+const FIRST = ["cpu", "memory", "disk", "gpu", "vm"];
+
+function inOrder(rows) {
+  const rank = (row) => (FIRST.includes(row.resource) ? FIRST.indexOf(row.resource) : FIRST.length);
+  return [...rows].sort((a, b) => rank(a) - rank(b));
+}
+
 function usedOfTotal(node, resource) {
   const found = (node.resources || []).find((r) => r.resource === resource);
   if (!found) return element("td", "none", "none");
@@ -88,7 +96,7 @@ async function refresh() {
     const now = Date.parse(nodes.as_of.time);
     at("status").className = "";
     at("status").textContent = `${status.nodes.toLocaleString("en")} nodes · position ${status.fleet_seq} · ${status.lag_ms} ms behind`;
-    at("capacity").replaceChildren(...capacity.items.map(card));
+    at("capacity").replaceChildren(...inOrder(capacity.items).map(card));
     at("nodes").replaceChildren(...nodes.items.map((node) => row(node, now)));
     at("shown").textContent = nodes.items.length ? `${nodes.items.length} nodes on this page` : "no node matches";
     nextCursor = nodes.next_cursor;
