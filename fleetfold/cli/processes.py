@@ -109,9 +109,12 @@ def replica(
 
     - `fleetfold replica --nats nats://broker.example:4222 --data /var/lib/fleetfold-replica`
     """
+    from fleetfold.address_space import begin_again_with_allocators  # noqa: PLC0415
+
     settings = _settings(nats=nats, data=data, http=http)
     if settings.nats.url is None:
         raise typer.BadParameter("name the broker, such as nats://127.0.0.1:4222", param_hint="--nats")
+    begin_again_with_allocators()  # before anything is imported that would have to be imported again
     from fleetfold.replica import run  # noqa: PLC0415
 
     raise typer.Exit(run(settings, tell=tell))

@@ -15,8 +15,12 @@ from rich.progress import Progress as Bar
 
 from fleetfold import logs
 from fleetfold.cli.output import print_json
+from fleetfold.connection import connect_once
 from fleetfold.simulated_nodes import SimulatedNode, from_csv, invented
 from fleetfold.simulator import Progress, Report, simulate
+
+BROKER_WITHIN_S = 5.0
+# The agents themselves would wait for ever; a person at a terminal has mistyped the address.
 
 
 def run(
@@ -74,6 +78,7 @@ async def _until_stopped(
     seed: int,
     on_progress: Callable[[Progress], None],
 ) -> Report:
+    await (await connect_once(url, name="simulator", within_s=BROKER_WITHIN_S)).close()
     stop = asyncio.Event()
     for which in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(which, stop.set)

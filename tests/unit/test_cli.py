@@ -1,0 +1,74 @@
+"""The command line's words: help with examples for each command, and exit code 2 for wrong usage."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from events.errors import (
+    BrokerUnavailableError,
+    RefusedError,
+    SettingsError,
+    StreamDriftError,
+    UnreachableError,
+)
+from fleetfold.cli.program import app, exit_code
+
+COMMANDS = (
+    "up", "serve", "replica", "agent", "nodes", "show", "capacity", "sql", "simulate", "rebuild", "verify",
+    "quarantine", "check", "schema",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_examples(command: str) -> None:
+    told = CliRunner().invoke(app, [command, "--help"])
+
+    assert told.exit_code == 0
+    assert "Examples" in told.stdout
+    assert f"fleetfold {command}" in told.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no-such-command",),
+        ("simulate", "--nodes", "0"),
+        ("sql", "SELECT 1", "--format", "xml"),
+        ("agent", "--label", "novalue"),
+        ("serve",),
+        ("schema", "nothing"),
+    ],
+)
+def test_wrong_usage_ends_with_two(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    told = CliRunner().invoke(app, arguments)
+
+    assert told.exit_code == 2
+    assert told.exception is None or isinstance(told.exception, SystemExit)
+
+
+def test_an_error_s_kind_decides_how_the_process_ends() -> None:
+    assert exit_code(SettingsError("no such setting")) == 2
+    assert exit_code(BrokerUnavailableError("asking", why="silence")) == 3
+    assert exit_code(UnreachableError("http://127.0.0.1:9", why="does not answer")) == 3
+    assert exit_code(RefusedError("port_taken", "the port is taken")) == 1
+    assert exit_code(StreamDriftError("FLEET", differences={})) == 1
+
+
+def test_asking_for_help_loads_nothing_heavy() -> None:
+    heavy = ("pydantic", "nats", "duckdb", "fastapi", "httpx", "numpy", "uvicorn", "faststream", "structlog")
+    program = (
+        f"import sys, fleetfold.cli.program\nprint(*(name for name in {heavy!r} if name in sys.modules))\n"
+    )
+
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert told.stdout.strip() == ""
