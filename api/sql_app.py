@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 from starlette.applications import Starlette
@@ -24,6 +26,7 @@ from api.json_text import dumps
 from api.sql_errors import (
     SqlBusyError,
     SqlCancelledError,
+    SqlInternalError,
     SqlMemoryError,
     SqlOversizedError,
     SqlParameterError,
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from api.positions import Positions
     from api.service import StreamReading
     from api.sql_executor import SqlExecutor, SqlResult, Statement
+
+_LOG = logging.getLogger(__name__)
 
 PREFIX = "/fleet/v1"
 # As in the core, so that a client asks either; `api.auth` says it there, and a test compares the two, since
@@ -81,7 +86,7 @@ class SqlReplica:
         self._limits = executor.limits
         self._threads = ThreadPoolExecutor(self._limits.running, thread_name_prefix="sql")
         self._free = asyncio.Semaphore(self._limits.running)
-        self._calls = 0
+        self._calls: set[Call] = set()
         self._is_ending = False
 
     def app(self) -> Starlette:
@@ -93,8 +98,20 @@ class SqlReplica:
                 Route(f"{PREFIX}/status", self._status, methods=["GET"]),
                 Route(f"{PREFIX}/livez", self._livez, methods=["GET"]),
             ],
-            exception_handlers={SqlProblemError: self._problem, 404: self._no_route, 405: self._no_route},
+            exception_handlers={
+                SqlProblemError: self._problem,
+                404: self._no_route,
+                405: self._no_route,
+                Exception: self._unforeseen,
+            },
         )
+
+    def stop(self) -> None:
+        """Stop what runs and take nothing more; stopping twice is fine."""
+        self._is_ending = True
+        for call in self._calls:
+            call.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _sql(self, request: Request) -> Response:
         self._authorize(request)
@@ -106,13 +123,14 @@ class SqlReplica:
         await self._reached(_min_seq(request))
         if self._is_ending:
             raise SqlUnavailableError("the replica is about to begin anew: retry")
-        if self._calls >= self._limits.running + self._limits.waiting:
-            raise SqlBusyError(running=self._limits.running, waiting=self._calls - self._limits.running)
-        self._calls += 1
+        if len(self._calls) >= self._limits.running + self._limits.waiting:
+            raise SqlBusyError(running=self._limits.running, waiting=len(self._calls) - self._limits.running)
+        call = Call()
+        self._calls.add(call)
         try:
-            result, content = await self._unless_gone(request, statement, form)
+            result, content = await self._unless_gone(request, statement, form, call)
         finally:
-            self._calls -= 1
+            self._calls.discard(call)
             self._look_at_ourselves()
         return Response(content, media_type=form.media_type, headers=_headers(result))
 
@@ -124,10 +142,9 @@ class SqlReplica:
                 raise SqlPositionError(min_seq=min_seq, reached=reached)
 
     async def _unless_gone(
-        self, request: Request, statement: Statement, form: Format
+        self, request: Request, statement: Statement, form: Format, call: Call
     ) -> tuple[SqlResult, bytes]:
         """Return the answer to a statement; stop the statement where its caller goes away."""
-        call = Call()
         work = asyncio.create_task(self._in_turn(statement, form, call))
         gone = asyncio.create_task(_gone(request))
         try:
@@ -181,8 +198,8 @@ class SqlReplica:
         return {
             "as_of": position,
             "lag_ms": position["lag_ms"],
-            "running": min(self._calls, self._limits.running),
-            "waiting": max(0, self._calls - self._limits.running),
+            "running": min(len(self._calls), self._limits.running),
+            "waiting": max(0, len(self._calls) - self._limits.running),
             "streams": {
                 name: {
                     "head": reading.head,
@@ -213,6 +230,14 @@ class SqlReplica:
             headers["www-authenticate"] = "Bearer"
         body = {**err.body(), "instance": request.url.path, "lag_ms": lag_ms}
         return Response(dumps(body), status_code=err.status, media_type=PROBLEM, headers=headers)
+
+    async def _unforeseen(self, request: Request, err: Exception) -> Response:
+        """Answer for an error that nothing below made an answer of; the server logs it."""
+        if isinstance(err, MemoryError):
+            return await self._problem(request, SqlMemoryError(self._limits.memory_bytes))
+        error_id = uuid4().hex[:16]
+        _LOG.error("unexpected error %s", error_id)
+        return await self._problem(request, SqlInternalError(error_id))
 
     async def _no_route(self, request: Request, _err: Exception) -> Response:
         known = f"POST {PREFIX}/sql, GET {PREFIX}/sql/schema, GET {PREFIX}/status and GET {PREFIX}/livez"

@@ -1,7 +1,7 @@
 """The SQL replica as a process (floor 4): the same log folded into a file of its own, and SQL over it.
 
 It is disposable. Its address space is bounded, a statement that cannot be ended ends it, and whoever started
-it starts it again; what it holds is in the log.
+it starts it again (`EXIT_OVERSTAYED` or a signal is its exit); what it holds is in the log.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import contextlib
 import json
 import logging
 import os
-import resource
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -24,35 +22,35 @@ from api.sql_engine import LockedCursors
 from api.sql_executor import SqlExecutor, SqlLimits
 from api.sql_guard import Guard
 from api.sql_schema import relations_of
-from api.sql_watchdog import Watchdog, arm_alarm, end_process
+from api.sql_watchdog import EXIT_OVERSTAYED, Watchdog, arm_alarm, end_process
 from consumers.deliveries import new_client
 from consumers.following import StreamPlan
 from consumers.projector import Projector
 from events.streams import BEATS_NAME, FLEET_NAME
 from fleetfold import logs
+from fleetfold.address_space import begin_again_with_allocators, bound, is_worn
 from fleetfold.connection import connect
 from fleetfold.data_folder import DataFolder
 from fleetfold.http_server import HttpServer
 from fleetfold.listener import bind, url_of
 from fleetfold.readings import readings
 from fleetfold.settings import secrets_of, token_of
-from projections.projection import Projection
+from projections.projection import Projection, ProjectionSettings
+from projections.store import StoreSettings
 
 if TYPE_CHECKING:
     import socket
+    from pathlib import Path
 
     from nats.aio.client import Client
 
-    from fleetfold.settings import Settings
+    from fleetfold.settings import Settings, SqlSettings
 
 log = logging.getLogger(__name__)
 
-ADDRESS_SPACE_BYTES = 6 * 1024**3
-# DuckDB's own limit does not hold for every function: a list of 10^9 elements took 8 GB of a process limited
-# to 1 GB. With this bound it fails with a clean error. Above what an idle replica reserves (2 GB with threads
-# and their stacks).
-WORN_AT = 0.85
-# Of the address space: what fragmentation has used up is given back by a new process only.
+NICE = 5
+# Below the core and the broker on a machine that all share: an analyst may wait, a heartbeat may not.
+LOOK_EVERY_S = 1.0
 PLANS = (
     # Bigger batches than in the core: a lag of seconds is fine here, and each commit costs the same.
     StreamPlan(FLEET_NAME, batch=20_000, linger_s=0.5),
@@ -61,7 +59,11 @@ PLANS = (
 
 
 def run(settings: Settings, *, tell: Path | None) -> int:
-    """Run until a signal says stop; the address is written into the file `tell` once it answers."""
+    """Run until a signal says stop; the address is written into the file `tell` once it answers.
+
+    With `tell` the process belongs to the one that started it, and ends with it.
+    """
+    begin_again_with_allocators()
     logs.configure(secrets=secrets_of(settings))
     with contextlib.ExitStack() as closing:
         folder = DataFolder(settings.data)
@@ -69,8 +71,19 @@ def run(settings: Settings, *, tell: Path | None) -> int:
         closing.callback(folder.release)
         listener = bind(settings.http)
         closing.callback(listener.close)
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+        os.nice(NICE)
+        bound(settings.sql.address_space_bytes)
         return uvloop.run(_until_stopped(settings, folder=folder, listener=listener, tell=tell))
+
+
+def limits_of(settings: SqlSettings) -> SqlLimits:
+    """Return the limits of statements as they are set."""
+    return SqlLimits(
+        timeout_s=settings.timeout_s,
+        max_rows=settings.max_rows,
+        default_rows=min(settings.max_rows, SqlLimits().default_rows),
+        memory_bytes=settings.memory_bytes,
+    )
 
 
 async def _until_stopped(
@@ -85,33 +98,54 @@ async def _until_stopped(
     async def connect_reader() -> Client:
         return await connect(url, name="fleetfold replica", nc=new_client())
 
+    watchdog = Watchdog(end=end_process, arm=arm_alarm, parent=os.getppid() if tell is not None else None)
+    watchdog.start()  # and never stopped: it also ends a process that a statement keeps from ending
     async with contextlib.AsyncExitStack() as closing:
-        projection = await asyncio.to_thread(Projection.open, folder.tables)
+        store = StoreSettings(memory_limit=f"{settings.sql.memory_bytes}B")
+        projection = await asyncio.to_thread(
+            Projection.open, folder.tables, settings=ProjectionSettings(store=store)
+        )
         closing.callback(projection.close)
         projector = Projector(projection, connect_reader, plans=PLANS)
         closing.push_async_callback(projector.stop)
         await projector.start()
-        server = HttpServer(_sql(settings, projection, projector, closing).app(), listener)
+        replica = _sql(settings, projection, projector, watchdog, closing)
+        server = HttpServer(replica.app(), listener)
         closing.push_async_callback(server.stop)
+        closing.callback(replica.stop)
         await server.start()
         log.info("the SQL replica answers at %s", url_of(listener))
         if tell is not None:
             _tell(tell, url_of(listener))
-        await stop.wait()
+        return await _ended(stop, projector)
+
+
+async def _ended(stop: asyncio.Event, projector: Projector) -> int:
+    """Return 0 when a signal says stop, EXIT_OVERSTAYED when the projector ended (out of memory, mostly)."""
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await stop.wait()
+        if not projector.is_running():
+            log.error("the projector has ended: so does the process, to be started again")
+            return EXIT_OVERSTAYED
     return 0
 
 
 def _sql(
-    settings: Settings, projection: Projection, projector: Projector, closing: contextlib.AsyncExitStack
+    settings: Settings,
+    projection: Projection,
+    projector: Projector,
+    watchdog: Watchdog,
+    closing: contextlib.AsyncExitStack,
 ) -> SqlReplica:
-    limits = SqlLimits()
+    limits = limits_of(settings.sql)
     cursor = LockedCursors(projection.cursor, limits=limits)
     with cursor() as connection:
         guard = Guard(relations_of(connection))
     closing.callback(guard.close)
-    watchdog = Watchdog(end=end_process, arm=arm_alarm, parent=os.getppid())
-    watchdog.start()
-    closing.callback(watchdog.stop)
+    positions = Positions(projection)
+    closing.callback(positions.close)
     executor = SqlExecutor(
         cursor,
         guard=guard,
@@ -124,19 +158,11 @@ def _sql(
         executor,
         cursor=cursor,
         readings=lambda: readings(projector),
-        positions=Positions(projection),
-        is_worn=_is_worn,
+        positions=positions,
+        is_worn=lambda: is_worn(settings.sql.address_space_bytes),
         end=end_process,
         token=token_of(settings),
     )
-
-
-def _is_worn() -> bool:
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError):
-        return False  # another system than Linux: the limit alone has to do
-    return pages * resource.getpagesize() > WORN_AT * ADDRESS_SPACE_BYTES
 
 
 def _tell(file: Path, url: str) -> None:

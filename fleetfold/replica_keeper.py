@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from api.service import Replica
+from fleetfold.address_space import ALLOCATORS
 from fleetfold.child import Child
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class ReplicaKeeper:
                 str(self._told),
             ]
         )
-        self._environ = {"FLEETFOLD_NATS__URL": nats_url}  # not an argument: everybody may read those
+        # The address is not an argument, since everybody may read those.
+        self._environ = {**ALLOCATORS, "FLEETFOLD_NATS__URL": nats_url}
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._is_stopping = False
         self._restarts = 0

@@ -90,6 +90,20 @@ class SqlSettings(_Group):
         default=None,
         description="The SQL replica that `POST /fleet/v1/sql` goes to; none: `up` and `serve` start one",
     )
+    timeout_s: float = Field(
+        default=30.0, gt=0, le=3_600, description="Seconds after which a replica stops a statement"
+    )
+    max_rows: int = Field(
+        default=1_000_000, ge=1, description="Rows that a replica returns at most, whatever is asked for"
+    )
+    memory_bytes: int = Field(
+        default=2**30, ge=2**27, description="Memory of a replica's engine, for tables and statements alike"
+    )
+    address_space_bytes: int = Field(
+        default=2**32,
+        ge=2**31,
+        description="Addresses that a replica may have; a statement that wants more fails, the rest goes on",
+    )
 
     @field_validator("url")
     @classmethod
