@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import socket
 
     from api.service import Replica
-    from fleetfold.agent.loop import Agent
+    from fleetfold.agent.loop import Agent, End
     from fleetfold.core import Core
     from fleetfold.replica_keeper import ReplicaKeeper
 
@@ -166,6 +166,7 @@ class _Supervisor:
         machine = this_machine(self._plan.settings, node=self._plan.node, placement=Placement())
         self._agent = Agent(machine)
         self._speaking = asyncio.create_task(self._agent.run(nats_url), name="agent")
+        self._speaking.add_done_callback(_tell_failure)
 
     def _replica_now(self) -> Replica:
         from api.service import Replica  # noqa: PLC0415 - loaded long before this is called
@@ -225,3 +226,9 @@ class _Supervisor:
         if self._agent is not None:
             self._agent.stop()
             await asyncio.wait([self._speaking], timeout=AGENT_WITHIN_S)
+
+
+def _tell_failure(speaking: asyncio.Task[End]) -> None:
+    """Say that the agent failed; the rest goes on, and this node falls silent."""
+    if not speaking.cancelled() and (err := speaking.exception()) is not None:
+        log.error("the agent of this machine failed", exc_info=err)

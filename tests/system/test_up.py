@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -160,7 +159,6 @@ def test_a_second_signal_ends_everything_at_once(tmp_path: Path, own_broker: Any
         own_broker.freeze()  # so that the goodbye takes its whole time
 
         up.send(signal.SIGINT)
-        time.sleep(0)  # gives the signal its turn; the second one is repeated until it is taken
         wait_until(lambda: _interrupted(up))
         own_broker.thaw()
 
@@ -186,24 +184,6 @@ def test_with_a_token_only_its_holder_is_answered(tmp_path: Path) -> None:
         assert refused.returncode == 1
         assert "FLEETFOLD_ADMIN_TOKEN" in refused.stderr
         assert "s3cret" not in up.out + up.err
-
-
-def test_readiness_comes_within_two_seconds(tmp_path: Path) -> None:
-    """Prints the time; asserts a bound that a loaded machine keeps too, since a timed test is a flaky one."""
-    port = free_port()
-    began = time.monotonic()
-    with running("up", "--ephemeral", "--http", f"127.0.0.1:{port}", cwd=tmp_path):
-        wait_until(lambda: _is_ready(port), within_s=30)
-        took_s = time.monotonic() - began
-    print(f"ready after {took_s:.2f} s")
-    assert took_s < 20
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        return get(f"http://127.0.0.1:{port}/fleet/v1/readyz")["ready"] is True
-    except (OSError, urllib.error.HTTPError):
-        return False
 
 
 def test_wrong_settings_are_said_and_nothing_starts(tmp_path: Path) -> None:
