@@ -85,10 +85,7 @@ def cut(buf: bytes, *, sid: bytes, prefix: bytes) -> tuple[Columns, int] | None:
     # What stands between a subject and the numbers is the same in every frame, so it need not be cut and
     # compared.
     heads = b" ".join(parts[0 : 2 * count : 2])
-    between = b" %b %b" % (sid, prefix)
-    if heads.count(between) != count:
-        return None
-    tokens = heads.replace(between, b" ").split(b" ")
+    tokens = heads.replace(b" %b %b" % (sid, prefix), b" ").split(b" ")
     if len(tokens) != 4 * count or tokens[0::4].count(b"MSG") != count or not _fit(payloads, tokens[3::4]):
         return None
     numbers = _rows(tokens[2::4], prefix=prefix)

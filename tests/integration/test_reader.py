@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import consumers.generation
 from consumers.holes import prove
 from consumers.lineage import NO_RECORD_SEEN
 from consumers.reader import BatchReader
@@ -119,7 +120,7 @@ async def test_a_stream_that_lost_everything_still_moves_the_cursor_to_its_head(
         await publish_all(nc, "T", numbered(1, 50))
         await js_api(nc, "STREAM.PURGE.T")
 
-        async with reading(broker.url, "T") as got:
+        async with reading(broker.url, "T", stall_s=60) as got:
             await got.reached(50)
             await publish_all(nc, "T", numbered(51, 1))
             await got.reached(51)
@@ -211,15 +212,29 @@ async def test_a_reader_idle_over_several_pull_expiries_is_still_there(broker: A
         await stream_of(nc, "T", ["t.*"])
         await publish_all(nc, "T", numbered(1, 1))
         await got.reached(1)
-        heard = got.reader.heard_at or 0.0
+        heard, made = got.reader.heard_at or 0.0, got.reader.counts.generations
         await reached(lambda: int(((got.reader.heard_at or 0.0) - heard) * 10), 26)
-        made = got.reader.counts.generations
 
         await publish_all(nc, "T", numbered(2, 1))
         await got.reached(2)
 
     assert got.seqs == [1, 2]
     assert got.reader.counts.generations == made
+
+
+@on_a_loop
+async def test_a_pull_that_its_bytes_end_early_is_asked_again(
+    broker: AnyBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers.generation, "PULL_BYTES", 20_000)
+    async with connected(broker.url) as nc, reading(broker.url, "T") as got:
+        await stream_of(nc, "T", ["t.*"])
+        await publish_all(nc, "T", numbered(1, 5_000))
+
+        await got.reached(5_000)
+
+    assert got.seqs == list(range(1, 5_001))
+    assert "heartbeats missed" not in got.reader.ended
 
 
 @on_a_loop

@@ -181,6 +181,8 @@ def test_plain_records_are_cut_by_the_chunk_once_the_consumer_is_known() -> None
         Sent(b"a", b"xy", 2, 2).frame(ack=b"$JS.ACK.S.d.1."),
         Sent(b"a", b"xy", 2, 2).frame(tail=b".Xy12"),
         b"MSG a 7 2\r\nxy\r\n",
+        b"MSG a 7 $JS.ACK.S.c.1.2.x.4.5 2\r\nxy\r\n",
+        b"MSG a 7 $JS.ACK.S.c.1.2.3.4. 2\r\nxy\r\n",
     ],
 )
 def test_a_chunk_with_anything_else_in_it_is_not_cut_at_once(stranger: bytes) -> None:
@@ -212,6 +214,19 @@ def test_a_reply_subject_without_positions_is_told_and_not_guessed() -> None:
 
     assert wire.heard() == []
     assert wire.statuses == [b"reply subject b'some.reply' carries no positions"]
+
+
+def test_a_status_comes_after_the_records_that_were_sent_before_it() -> None:
+    wire = Wire()
+    counted: list[int] = []
+    wire.deliveries = Deliveries(on_status=lambda _status: counted.append(wire.deliveries.arrived))
+    wire.parser.sinks[b"%d" % SID] = wire.deliveries
+    headers = b"NATS/1.0\r\nA: b\r\n\r\n"
+    one, other = Sent(b"a", b"1", 1, 1, headers=headers).frame(), Sent(b"a", b"2", 2, 2).frame()
+
+    wire.feed(one + status(b"100 Idle Heartbeat") + other + status(b"100 Idle Heartbeat"))
+
+    assert counted == [1, 2]
 
 
 def test_taking_fewer_than_wait_leaves_the_rest_in_order() -> None:
