@@ -70,6 +70,7 @@ LOAD_LAST_USE = """
     FROM main.usage_sample AS u
     JOIN main.heartbeat AS h ON h.number = u.number AND h.last_heartbeat_at = u."at"
     WHERE u."at" >= (SELECT max(last_heartbeat_at) - to_minutes($minutes) FROM main.heartbeat)
+    QUALIFY row_number() OVER (PARTITION BY u.number, u.resource ORDER BY u.rowid DESC) = 1
 """
 
 
