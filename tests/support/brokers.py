@@ -83,7 +83,10 @@ class ContainerBroker:
     """A broker in a container, on a host port that stays the same over restarts."""
 
     def __init__(self) -> None:
+        from testcontainers.core.config import testcontainers_config
         from testcontainers.core.container import DockerContainer
+
+        testcontainers_config.ryuk_disabled = True  # a second image to fetch, for what `remove` does
 
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
