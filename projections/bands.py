@@ -6,6 +6,7 @@ from events.codec import Recorded
 from projections.capacity import ABSENT, ResourceCapacity
 from projections.decide import Seen, said_by
 from projections.derive import Derived
+from projections.parts import made
 from projections.rows import CapacityHistoryRow, NodeHistoryRow
 
 NUMBERS = ResourceCapacity._fields.index("free") + 1
@@ -29,24 +30,23 @@ def node_bands(before: Seen | None, after: Seen, fact: Recorded) -> tuple[NodeHi
         ):
             return ()
     actor, reason = said_by(fact)
-    return (
-        NodeHistoryRow(
-            state.node_id,
-            now.state,
-            now.liveness,
-            now.intent,
-            now.schedulable,
-            state.region,
-            state.zone,
-            state.pool,
-            state.incarnation,
-            state.changed_at,
-            fact.seq,
-            fact.type,
-            actor,
-            reason,
-        ),
+    band = (
+        state.node_id,
+        now.state,
+        now.liveness,
+        now.intent,
+        now.schedulable,
+        state.region,
+        state.zone,
+        state.pool,
+        state.incarnation,
+        state.changed_at,
+        fact.seq,
+        fact.type,
+        actor,
+        reason,
     )
+    return (made(NodeHistoryRow, band),)
 
 
 def capacity_bands(before: Seen | None, after: Seen, fact: Recorded) -> list[CapacityHistoryRow]:
@@ -56,7 +56,7 @@ def capacity_bands(before: Seen | None, after: Seen, fact: Recorded) -> list[Cap
         return []
     node_id, at = after.state.node_id, after.state.changed_at
     if not had:
-        return [CapacityHistoryRow._make((node_id, *one[:NUMBERS], at, fact.seq)) for one in has]
+        return [made(CapacityHistoryRow, (node_id, *one[:NUMBERS], at, fact.seq)) for one in has]
     known = {one.resource: one for one in had}
     rows = []
     for one in has:
@@ -64,7 +64,7 @@ def capacity_bands(before: Seen | None, after: Seen, fact: Recorded) -> list[Cap
         if old is one:
             continue
         if old is None or old[:NUMBERS] != one[:NUMBERS]:
-            rows.append(CapacityHistoryRow._make((node_id, *one[:NUMBERS], at, fact.seq)))
+            rows.append(made(CapacityHistoryRow, (node_id, *one[:NUMBERS], at, fact.seq)))
     if known:
         rows.extend(
             CapacityHistoryRow(node_id, name, ABSENT, None, None, None, None, None, None, at, fact.seq)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from events.ids import NodeId
 from projections.capacity import ABSENT
 from projections.derive import Derived
+from projections.parts import made
 from projections.rows import AllocationRow, CapacityHistoryRow, CapacityRow, DeviceRow, NodeRow
 from projections.state import NodeState, pack
 
@@ -15,7 +16,7 @@ from projections.state import NodeState, pack
 def node_row(state: NodeState, derived: Derived) -> NodeRow:
     """Return the node's row, with its whole state packed into it."""
     dialect, has_declared = state.dialect, state.declared is not None
-    return NodeRow(
+    columns = (
         state.node_id,
         state.version,
         derived.state,
@@ -47,6 +48,7 @@ def node_row(state: NodeState, derived: Derived) -> NodeRow:
         state.interval_s,
         pack(state),
     )
+    return made(NodeRow, columns)
 
 
 def device_rows(state: NodeState) -> list[DeviceRow]:

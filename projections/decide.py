@@ -26,7 +26,7 @@ from events.codec import Recorded
 from events.facts import Alive, Decision, Leaving, Lost, Registered
 from projections.capacity import ResourceCapacity, capacity
 from projections.derive import Derived, derive
-from projections.parts import Hold
+from projections.parts import Hold, made
 from projections.rows import AnnouncementRow
 from projections.state import NodeState
 
@@ -83,7 +83,7 @@ def announced(before: Seen | None, after: Seen, fact: Recorded) -> tuple[Announc
     actor, reason = said_by(fact)
     return tuple(
         [
-            AnnouncementRow._make((seq, n, at, node_id, kind, detail, was, now, actor, reason))
+            made(AnnouncementRow, (seq, n, at, node_id, kind, detail, was, now, actor, reason))
             for n, (kind, detail, was, now) in enumerate(found)
         ]
     )
@@ -167,8 +167,7 @@ def _labels(found: Found, old: NodeState, new: NodeState) -> None:
 
 def _capacity(found: Found, old: tuple[ResourceCapacity, ...], new: tuple[ResourceCapacity, ...]) -> None:
     if not old:
-        now = ",".join([f"{_name(one.resource)}:{_numbers(one)}" for one in new])
-        found.append(("capacity", "changed", NOTHING, f"{{{now}}}"))
+        found.append(("capacity", "changed", NOTHING, _all(new)))
         short = [one.resource for one in new if _is_short(one)]
         had: dict[str, ResourceCapacity] = {}
         has = {one.resource: one for one in new} if short else {}
@@ -189,6 +188,11 @@ def _is_short(one: ResourceCapacity | None) -> bool:
 def _listed(names: list[str], resources: dict[str, ResourceCapacity]) -> str:
     listed = ",".join([f"{_name(name)}:{_numbers(resources.get(name))}" for name in names])
     return f"{{{listed}}}"
+
+
+@lru_cache(MEMO)
+def _all(resources: tuple[ResourceCapacity, ...]) -> str:
+    return _listed([one.resource for one in resources], {one.resource: one for one in resources})
 
 
 @lru_cache(MEMO)

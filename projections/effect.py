@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from events.codec import Recorded
+from projections.parts import made
 from projections.state import NodeState
 
 
@@ -21,4 +23,5 @@ def provisional(fact: Recorded) -> NodeState:
 
 def unchanged(state: NodeState, fact: Recorded) -> NodeState:
     """Return the state after a fact that changes nothing but the version."""
-    return state._replace(version=fact.seq)
+    fields: tuple[Any, ...] = state
+    return made(NodeState, (fields[0], fact.seq, *fields[2:]))

@@ -12,6 +12,7 @@ from typing import Any
 from events import facts
 from events.codec import Recorded
 from projections import evolve_agent, evolve_liveness, evolve_operator, evolve_platform
+from projections.effect import unchanged
 from projections.state import NodeState
 
 Fold = Callable[[NodeState | None, Recorded, Any], NodeState | None]
@@ -46,4 +47,4 @@ def evolve(state: NodeState | None, fact: Recorded) -> NodeState | None:
     fold = _FOLDS.get(type(fact.data))
     if fold is not None and fact.node_id is not None:
         return fold(state, fact, fact.data)
-    return None if state is None else state._replace(version=fact.seq)
+    return None if state is None else unchanged(state, fact)

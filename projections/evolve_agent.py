@@ -20,7 +20,7 @@ from events.facts import Device as SaidDevice
 from events.facts import Leaving as SaidGoodbye
 from events.facts import Registered, Resource
 from projections.effect import effective_at, unchanged
-from projections.parts import AgentInfo, Device, Leaving, Reported
+from projections.parts import AgentInfo, Device, Leaving, Reported, made
 from projections.state import INVENTORY, PREVIOUS_BOOTS, NodeState
 
 _UNREACHABLE = "error"
@@ -29,6 +29,7 @@ _UNREACHABLE = "error"
 _HEAD = slice(0, INVENTORY.start)
 _TAIL = slice(INVENTORY.stop, None)
 _EMPTY_TAIL = tuple([NodeState._field_defaults[name] for name in NodeState._fields[_TAIL]])
+IDENTICAL = NodeState._fields.index("identical")
 _NO_RESOURCES: dict[str, Reported] = {}
 _TOLD = itemgetter(*[name for name in NodeState._fields[INVENTORY] if name != "warnings"])
 MEMO = 4096
@@ -88,7 +89,8 @@ def _again(state: NodeState, fact: Recorded, is_duplicate: bool) -> NodeState:
 def _first(fact: Recorded, data: Registered) -> NodeState:
     at = fact.stored_at
     assert fact.node_id is not None, "a registration is about a node"
-    return NodeState._make(
+    return made(
+        NodeState,
         (
             fact.node_id, fact.seq, at,
             data.seq, 1, data.boot_id, data.machine_id or None, (), (), (), None,
@@ -107,8 +109,21 @@ def _reported(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
     machine_id = data.machine_id or state.machine_id
     is_same = inventory == known and machine_id == state.machine_id
     if is_same and state.leaving is None:
-        return state._replace(version=fact.seq, agent_seq=data.seq, identical=state.identical + 1)
-    return NodeState._make(
+        identical = state.identical + 1
+        return made(
+            NodeState,
+            (
+                fields[0],
+                fact.seq,
+                state.changed_at,
+                data.seq,
+                *fields[4:IDENTICAL],
+                identical,
+                *fields[IDENTICAL + 1 :],
+            ),
+        )
+    return made(
+        NodeState,
         (
             state.node_id, fact.seq, at,
             data.seq, state.incarnation, state.boot_id, machine_id,
@@ -132,7 +147,8 @@ def _booted(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
         seqs = (*seqs, state.agent_seq)[-PREVIOUS_BOOTS:]
     known, devices = (_NO_RESOURCES, ()) if is_replaced else (state.resources, state.devices)
     fields: tuple[Any, ...] = state
-    return NodeState._make(
+    return made(
+        NodeState,
         (
             state.node_id, fact.seq, at,
             data.seq, state.incarnation + is_replaced, data.boot_id,

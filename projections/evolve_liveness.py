@@ -5,14 +5,17 @@ A verdict is about one boot. One about another boot than the node's, or about a 
 
 from __future__ import annotations
 
+from typing import Any
+
 from events.codec import Recorded
 from events.facts import Alive, Lost
 from projections.effect import effective_at, provisional, unchanged
-from projections.parts import Verdict
+from projections.parts import Verdict, made
 from projections.state import NodeState
 
 ALIVE = "alive"
 LOST = "lost"
+VERDICT = NodeState._fields.index("verdict")
 
 
 def alive(state: NodeState | None, fact: Recorded, data: Alive) -> NodeState:
@@ -40,4 +43,6 @@ def _judged(state: NodeState, fact: Recorded, word: str, about: str | None) -> N
     if standing is not None and standing.word == word and standing.boot_id == about:
         return unchanged(state, fact)
     at = effective_at(state, fact)
-    return state._replace(version=fact.seq, changed_at=at, verdict=Verdict(word, about, at, fact.seq))
+    verdict = made(Verdict, (word, about, at, fact.seq))
+    fields: tuple[Any, ...] = state
+    return made(NodeState, (fields[0], fact.seq, at, *fields[3:VERDICT], verdict, *fields[VERDICT + 1 :]))

@@ -11,6 +11,7 @@ import orjson
 from events.codec import Recorded
 from events.errors import InvalidSubjectError, UnreadableError
 from events.subjects import parse_fact
+from projections.parts import made
 from projections.rows import FactRow, QuarantineRow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,7 +21,7 @@ _LAST_MEMBER = b'"datacontenttype":"application/json","data":{'
 
 def fact_row(fact: Recorded) -> FactRow:
     """Return the row of a readable fact; `data` is the JSON that the sender wrote."""
-    return FactRow(
+    columns = (
         fact.seq,
         fact.stored_at,
         fact.sent_at,
@@ -31,6 +32,7 @@ def fact_row(fact: Recorded) -> FactRow:
         fact.event_id,
         _data(fact.raw) if fact.event_id else fact.raw.decode(),
     )
+    return made(FactRow, columns)
 
 
 def quarantine_row(

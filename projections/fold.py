@@ -21,6 +21,7 @@ from projections.decide import Seen, announced, seen
 from projections.derive import derive
 from projections.evolve import evolve
 from projections.fact_rows import fact_row, quarantine_row
+from projections.parts import made
 from projections.rows import (
     AllocationRow,
     AnnouncementRow,
@@ -95,10 +96,10 @@ class _Folding:
             state = evolve(old, fact)
             assert state is not None, "a known node stays known"
             if state[CONTENT] == old[CONTENT]:
-                self.last[node_id] = before._replace(state=state)
+                self.last[node_id] = made(Seen, (state, before.derived, before.resources))
                 return
             resources = capacity(state) if _has_other_resources(old, state) else before.resources
-            after = Seen(state, derive(state, resources), resources)
+            after = made(Seen, (state, derive(state, resources), resources))
         self.last[node_id] = after
         self.node_history.extend(node_bands(before, after, fact))
         self.capacity_history.extend(capacity_bands(before, after, fact))

@@ -10,6 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+made = tuple.__new__
+"""Makes a named tuple of its fields in order, much faster than its class: for what each fact makes."""
+
 
 class AgentInfo(NamedTuple):
     """Which program reports for the node."""

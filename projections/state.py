@@ -42,6 +42,7 @@ class NodeState(NamedTuple):
     are time and sequence of the last one that changed the inventory.
     """
 
+    # The folds of frequent facts splice by position: what every fact moves comes first, counters last.
     node_id: NodeId
     version: int
     changed_at: datetime
