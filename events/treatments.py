@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeGuard, get_args
 
 from events.amounts import LIMIT, ExactFloat, amount
@@ -45,6 +45,11 @@ _AMOUNTS = frozenset({"total", "reserved", "ratio"})
 _CONTAINERS = ("addresses", "labels", "resources", "devices", "gates")
 _PLACES = ("region", "zone", "pool")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,18})?(?:[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
+
+_whole = lru_cache(4096)(Decimal)
+_broken = lru_cache(4096)(amount)
+# Machines come in types: a shared Decimal is quicker to get than a new one, and is hashed once for the fold's
+# own memos. Only plain ints go into the one and plain floats into the other.
 
 Data = dict[str, Any]
 Warnings = list[FactWarning]
@@ -202,9 +207,9 @@ def _treat_resources(data: Data, warnings: Warnings) -> None:
                 if member in _AMOUNTS:
                     # Nearly every amount is a whole number; a call for each costs a tenth of a decode.
                     if type(value) is int and 0 <= value < LIMIT:
-                        resource[member] = Decimal(value)
+                        resource[member] = _whole(value)
                     elif type(value) is float and 0 <= value < 1e27:
-                        resource[member] = amount(value)
+                        resource[member] = _broken(value)
                     else:
                         resource[member] = _amount(value, f"resources.{name[:200]}.{member}", warnings)
 
