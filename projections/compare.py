@@ -138,7 +138,9 @@ def _known_to_both(left: duckdb.DuckDBPyConnection, right: duckdb.DuckDBPyConnec
     ranges = [store.execute(_USAGE_RANGE).fetchall()[0] for store in (left, right)]
     if any(begin is None for begin, _ in ranges):
         return None
-    begin, end = max(one[0] for one in ranges), min(one[1] for one in ranges)
+    begins, end = [one[0] for one in ranges], min(one[1] for one in ranges)
+    # Of the microsecond in which the later one began to read, it may have a part.
+    begin = max(begins) + (begins[0] != begins[1])
     if begin > end:
         return None
     return _Scope('epoch_us("at") BETWEEN $begin AND $end', {"begin": begin, "end": end})

@@ -358,7 +358,7 @@ BEAT_LOGS = st.lists(
     ),
     min_size=1, max_size=8,
 )  # fmt: skip
-ON_DISK = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+ON_DISK = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 # Each example makes files.
 
 
