@@ -70,8 +70,10 @@ class Answers:
             time = None
         if at is not None:
             time = at if time is None else min(at, time)
-        epoch, seq = (cursor.epoch, cursor.seq) if cursor else ("", 0)
-        return AsOf(epoch=epoch, seq=seq, time=time, lag_ms=lag_ms)
+        if cursor:
+            return AsOf(epoch=cursor.epoch, seq=cursor.seq, time=time, lag_ms=lag_ms)
+        reading = self.service.readings().get(FLEET)
+        return AsOf(epoch=reading.epoch if reading else "", seq=0, time=time, lag_ms=lag_ms)
 
     def lag_ms(self) -> int | None:
         """Return the larger lag of the two streams that answers come from, None while one is not known."""

@@ -8,15 +8,19 @@ own connection.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import logging
 from typing import TYPE_CHECKING
 
+import nats.errors
 import nats.micro
 from nats.micro.service import ServiceConfig
 
 from api import nodes
 from api.answers import Answers
 from api.json_text import dumps
-from api.problems import problem_of
+from api.problems import MEDIA_TYPE, problem_of
 from events.ids import from_token
 from events.subjects import API_PREFIX
 
@@ -28,7 +32,13 @@ if TYPE_CHECKING:
 
     from api.service import Service
 
+_LOG = logging.getLogger(__name__)
 SERVICE_NAME = "fleetfold"
+JSON = {"content-type": "application/json"}
+PROBLEM = {"content-type": MEDIA_TYPE}
+STOP_WITHIN_S = 2.0
+# Unsubscribing waits for the broker, once for each subscription; while it is away, nobody asks anyway.
+
 QUESTIONS = ("nodes", "node", "capacity", "status")
 
 
@@ -37,27 +47,38 @@ class NatsRoutes:
 
     def __init__(self, answers: Answers, broker: NatsBroker, micro: MicroService) -> None:
         self._answers, self._broker, self._micro = answers, broker, micro
+        self._is_stopped = False
 
     async def stop(self) -> None:
         """Let running questions end and take no more; the connection stays open. Stopping twice is fine."""
-        await self._micro.stop()
-        await self._broker.stop()
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        for stop in (self._micro.stop, self._broker.stop):
+            try:
+                async with asyncio.timeout(STOP_WITHIN_S):
+                    await stop()
+            except (TimeoutError, nats.errors.Error):
+                _LOG.debug("the broker is away: what asked it for questions ends with the connection")
         self._answers.close()
 
 
 async def start_nats_routes(service: Service) -> NatsRoutes:
     """Answer questions on the service's connection, which has to be on the running loop."""
     assert service.nc is not None, "without a connection there is nothing to answer on"
-    from api.nats_questions import questions_broker  # noqa: PLC0415  (0.3 s, not on the way to the first answer)
-
+    # FastStream takes half a second to import, in which HTTP goes on answering.
+    questions = await asyncio.to_thread(importlib.import_module, "api.nats_questions")
     answers = Answers(service)
-    broker = questions_broker(answers, service.nc)
-    await broker.start()
-    micro = await _start_micro(service.nc, answers)
-    await service.nc.flush()
-    await (
-        service.nc.flush()
-    )  # one flush is no barrier: some subscriptions would not be known to the broker yet
+    broker: NatsBroker = questions.questions_broker(answers, service.nc)
+    try:
+        await broker.start()
+        micro = await _start_micro(service.nc, answers)
+        for _ in range(2):  # one flush is no barrier: the broker may not know some subscriptions yet
+            await service.nc.flush()
+    except BaseException:
+        await broker.stop()
+        answers.close()
+        raise
     return NatsRoutes(answers, broker, micro)
 
 
@@ -76,13 +97,12 @@ async def _start_micro(connection: Client, answers: Answers) -> MicroService:
         try:
             asked = from_token(request.subject.rsplit(".", 1)[1])
             found = nodes.now(answers, asked)
-        except Exception as err:  # noqa: BLE001  (the outermost frame of a request: without an answer, the caller times out)
+        except Exception as err:  # noqa: BLE001  (the outermost frame: without an answer, the caller waits)
             problem = problem_of(err)
-            await request.respond_error(
-                str(problem.status), problem.kind.code, dumps(problem.body(instance=request.subject))
-            )
+            body = dumps(problem.body(instance=request.subject))
+            await request.respond_error(str(problem.status), problem.kind.code, body, PROBLEM)
         else:
-            await request.respond(found.body, found.headers)
+            await request.respond(found.body, {**JSON, **found.headers})
 
     await micro.add_endpoint(
         name="node",

@@ -24,14 +24,15 @@ ReadingState = Literal["starting", "reading", "waiting", "stopped"]
 class StreamReading:
     """How the reading of one stream goes; how far it is folded, the projection's own cursors say.
 
-    `head` is the last record the broker said it holds, `head_at_start` what `head` was when this process
-    first saw the stream (None: not seen yet, so it may not exist). `lag_ms` is for how long the oldest
-    record that is not folded yet has been waiting: 0 with everything folded, growing while the broker does
-    not answer, None before it was ever asked. `generations` counts the consumers made so far, `holes` the
-    records proven deleted.
+    `epoch` is when the stream was created, as the broker spells it. `head` is the last record the broker
+    said it holds, `head_at_start` what `head` was when this process first saw the stream (None: not seen
+    yet, so it may not exist). `lag_ms` is for how long the oldest record that is not folded yet has been
+    waiting: 0 with everything folded, growing while the broker does not answer, None before it was ever
+    asked. `generations` counts the consumers made so far, `holes` the records proven deleted.
     """
 
     stream: str
+    epoch: str = ""
     head: int | None = None
     head_at_start: int | None = None
     pending: int = 0

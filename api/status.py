@@ -115,7 +115,7 @@ def _seq(cursor: Cursor | None) -> int:
 
 def _stream(reading: StreamReading | None, cursor: Cursor | None) -> dict[str, object]:
     return {
-        "epoch": cursor.epoch if cursor else None,
+        "epoch": cursor.epoch if cursor else reading.epoch or None if reading else None,
         "seq": cursor.seq if cursor else None,
         "head": reading.head if reading else None,
         "pending": reading.pending if reading else None,

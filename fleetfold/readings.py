@@ -41,6 +41,7 @@ def folded(projector: Projector) -> tuple[int, int]:
 def _reading(status: StreamStatus) -> StreamReading:
     return StreamReading(
         stream=status.stream,
+        epoch=status.epoch,
         head=status.head,
         head_at_start=status.head_at_start,
         pending=status.pending,

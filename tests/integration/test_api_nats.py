@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -175,6 +176,44 @@ async def test_after_a_stop_nobody_answers_and_the_connection_stays(
                 with pytest.raises((nats.errors.NoRespondersError, nats.errors.TimeoutError)):
                     await theirs.request(subject, b"", timeout=0.5)
             assert ours.is_connected
+
+
+async def test_questions_are_answered_again_once_the_broker_is_back(
+    own_broker: AnyBroker, tmp_path: Path
+) -> None:
+    async with answering(own_broker, tmp_path) as (served, nc):
+        served.registered("n1")
+        own_broker.kill()
+        own_broker.start()
+
+        for question, body in (("status", b""), ("node", {"node_id": "n1"}), ("node.n1", b"")):
+            assert strict_json((await _asked_until_answered(nc, question, body)).data)["as_of"]["seq"] == 1
+
+
+async def test_stopping_without_a_broker_ends(own_broker: AnyBroker, tmp_path: Path) -> None:
+    async with connected(own_broker.url) as ours:
+        with fleet(tmp_path) as served:
+            routes = await nats_routes.start_nats_routes(replace(served.service, nc=ours))
+            own_broker.kill()
+
+            async with asyncio.timeout(10):
+                await routes.stop()
+                await ours.close()
+                await routes.stop()
+
+
+async def _asked_until_answered(nc: Client, question: str, body: object) -> Msg:
+    """Ask until somebody answers: connections come back one after the other."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await _ask(nc, question, body)
+            except (
+                nats.errors.NoRespondersError,
+                nats.errors.TimeoutError,
+                nats.errors.ConnectionClosedError,
+            ):
+                await asyncio.sleep(0.02)
 
 
 async def test_two_services_share_the_questions(broker: AnyBroker, tmp_path: Path) -> None:
