@@ -85,7 +85,7 @@ def test_rows_that_only_one_has_are_shown_a_few_of_them(tmp_path: Path) -> None:
         for projection in (left, right):
             told(projection, LOG, BEATS)
         with closing(right.cursor()) as cursor:
-            cursor.execute("DELETE FROM main.usage_sample WHERE used < 5")
+            cursor.execute("DELETE FROM main.usage_sample WHERE used < 4")
 
         (usage,) = [view for view in compared(left, right).views if view.view == "usage"]
 
