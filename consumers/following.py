@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import nats.errors
 
-from consumers.ending import end
+from consumers.ending import close, end
 from consumers.generation import SILENCE_S
 from consumers.reader import BatchReader, ReaderCounts
 from events.errors import BrokerUnavailableError, FleetfoldError, LogGapError, StoreError
@@ -109,7 +109,7 @@ class Following:
         """Close the connection; twice is fine."""
         nc, self._nc = self._nc, None
         if nc is not None:
-            await nc.close()
+            await close(nc)
 
     def begin_anew(self) -> None:
         """Forget what was known of the stream: it is another one, or is read from its beginning again."""

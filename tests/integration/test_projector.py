@@ -146,6 +146,19 @@ async def test_a_projector_begins_before_its_broker_does(own_broker: Broker, tmp
 
 
 @on_a_loop
+async def test_a_projector_stops_while_its_broker_is_frozen(own_broker: Broker, tmp_path: Path) -> None:
+    async with projecting(own_broker.url, tmp_path / FILE) as (_, projector):
+        async with fleet_log(own_broker.url) as nc:
+            await publish_all(nc, "FLEET", registrations(FLEET))
+            await all_folded(nc, projector)
+        own_broker.freeze()
+        await shown(lambda: projector.status().streams["FLEET"].state == "waiting")
+    own_broker.thaw()
+
+    assert projector.status().streams["FLEET"].seq == 50
+
+
+@on_a_loop
 async def test_while_the_broker_is_away_the_lag_grows_and_then_ends(
     own_broker: Broker, tmp_path: Path
 ) -> None:
