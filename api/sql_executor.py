@@ -24,6 +24,7 @@ from api.sql_errors import (
     SqlInternalError,
     SqlMemoryError,
     SqlTimeoutError,
+    SqlUnavailableError,
 )
 from api.sql_position import as_of
 
@@ -36,6 +37,10 @@ _LOG = logging.getLogger(__name__)
 
 ROWS_AT_A_TIME = 2_048
 # One vector of the engine: the finest step at which bytes can be counted before the next rows are made.
+
+STREAMS_RELATIONS = int(duckdb.__version__.partition(".")[0]) >= 2
+# Of `execute` and `sql`, each version streams the rows of one and makes the whole result of the other first:
+# 1.5 streams `execute`, 2.0 streams `sql`. A result of 10^14 rows told the two apart.
 
 BEGIN = "BEGIN TRANSACTION READ ONLY"
 END = "ROLLBACK"
@@ -53,6 +58,7 @@ _ABOUT_THE_STATEMENT = (
     duckdb.NotImplementedException,
     duckdb.SyntaxException,
     duckdb.ConstraintException,
+    duckdb.TransactionException,
 )
 _FAILURES = (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError, ValueError)
 _STREAM_PREFIXES = {
@@ -178,6 +184,8 @@ class SqlExecutor:
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         try:
             connection = self._cursor()
+        except duckdb.ConnectionException as err:
+            raise SqlUnavailableError("the tables are being begun anew: retry") from err
         except duckdb.Error as err:
             self._raise_unforeseen(err)
         try:
@@ -192,9 +200,7 @@ class SqlExecutor:
     def _read(self, connection: duckdb.DuckDBPyConnection, statement: Statement, began_s: float) -> SqlResult:
         connection.execute(BEGIN)
         position = as_of(connection, self._readings(), now=datetime.now(UTC))
-        connection.execute(statement.sql, statement.parameters)
-        columns = tuple(ResultColumn(str(name), str(kind)) for name, kind, *_ in connection.description)
-        reader = connection.to_arrow_reader(ROWS_AT_A_TIME)
+        columns, reader = _streamed(connection, statement)
         batches, truncated_by = _bounded(reader, max_rows=statement.max_rows, max_bytes=self.limits.max_bytes)
         names, kinds = [column.name for column in columns], cast("list[Any]", reader.schema.types)
         arrays = [
@@ -225,6 +231,8 @@ class SqlExecutor:
             raise SqlCancelledError("nobody waits for the answer") from err
         if watch.has_expired:
             raise SqlTimeoutError(statement.timeout_s) from err
+        if isinstance(err, duckdb.ConnectionException):
+            raise SqlUnavailableError("the tables were begun anew meanwhile: retry") from err
         kind = _class_of(err)
         if issubclass(kind, (duckdb.OutOfMemoryException, MemoryError)):
             raise SqlMemoryError(self.limits.memory_bytes) from err
@@ -246,9 +254,28 @@ class SqlExecutor:
         try:
             with self._cursor() as probe:
                 probe.execute("SELECT 1").fetchall()
+        except duckdb.ConnectionException:
+            return True  # closed by its owner, who opens it again
         except (duckdb.Error, RuntimeError):
             return False
         return True
+
+
+def _streamed(
+    connection: duckdb.DuckDBPyConnection, statement: Statement
+) -> tuple[tuple[ResultColumn, ...], pa.RecordBatchReader]:
+    """Begin a statement, and return its columns and what reads its rows as they are made."""
+    if STREAMS_RELATIONS:
+        relation = connection.sql(statement.sql, params=statement.parameters)
+        if relation is None:
+            raise SqlFailedError("the statement gives no rows", kind="invalidinput")
+        described = list(zip(relation.columns, relation.types, strict=True))
+        reader = relation.to_arrow_reader(ROWS_AT_A_TIME)
+    else:
+        connection.execute(statement.sql, statement.parameters)
+        described = [(name, kind) for name, kind, *_ in connection.description]
+        reader = connection.to_arrow_reader(ROWS_AT_A_TIME)
+    return tuple(ResultColumn(str(name), str(kind)) for name, kind in described), reader
 
 
 def _bounded(

@@ -31,7 +31,8 @@ _ADVICE = {
     "UPDATE": "facts are written through the API",
     "DELETE": "facts are written through the API",
     "COPY": "ask with Accept: text/csv or application/vnd.apache.parquet",
-    "CREATE": "use a CTE (WITH …), and write PIVOT with its values: ON state IN ('ready', 'lost')",
+    "CREATE": "use a CTE (WITH …)",
+    "PIVOT": "write it with its values: ON state IN ('ready', 'lost')",
     "PRAGMA": f"{SCHEMA_ROUTE} lists views, columns and functions",
     "SET": "times are in UTC; limits are in the request",
     "ATTACH": "only the views of schema fleet are served",
@@ -110,10 +111,11 @@ class Guard:
         except (duckdb.Error, RuntimeError, UnicodeError):
             kinds = []
         others = [kind for kind in kinds if kind not in {"SELECT", "INVALID"}]
-        if others:
-            return str(others[0])
-        word = _FIRST_WORD.match(sql)
-        return word.group(1).upper()[:20] if word else "statement"
+        found = _FIRST_WORD.match(sql)
+        word = found.group(1).upper()[:20] if found else "statement"
+        if others and others[0] in {"CREATE", "MULTI"} and word != "CREATE":
+            return "PIVOT"  # without its values it makes a type first
+        return str(others[0]) if others else word
 
 
 def _check_text(sql: str) -> None:

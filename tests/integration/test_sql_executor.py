@@ -25,6 +25,7 @@ from api.sql_errors import (
     SqlProblemError,
     SqlRefusedError,
     SqlTimeoutError,
+    SqlUnavailableError,
 )
 from api.sql_executor import Call, SqlExecutor, SqlLimits, SqlResult, Statement
 from api.sql_formats import ARROW, CSV, FORMATS, JSON, PARQUET, chosen
@@ -353,7 +354,6 @@ def test_a_result_without_rows_has_its_columns(executor: SqlExecutor) -> None:
         ("SELECT (CASE range WHEN 9999 THEN 'x' ELSE '1' END)::INT FROM range(10000)", "conversion"),
         ("SELECT 9223372036854775807 - 5000 + range FROM range(10000)", "outofrange"),
         ("SELECT CASE range WHEN 9999 THEN error('late') END FROM range(10000)", "invalidinput"),
-        ("SELECT x'00'::VARIANT", "notimplemented"),
     ],
 )
 def test_an_error_of_the_statement_has_the_engines_message_and_no_path(
@@ -492,3 +492,26 @@ def test_names_occur_once_in_files(executor: SqlExecutor) -> None:
         pa.parquet.read_table(io.BytesIO(_written(result, PARQUET))),
     ):
         assert table.to_pylist() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+
+
+def test_tables_that_are_closed_or_begun_anew_are_said_to_be_away(tmp_path: Path, watchdog: Watchdog) -> None:
+    with fleet(tmp_path) as made:
+        made.registered("n1")
+        executor = SqlExecutor(
+            LockedCursors(made.projection.cursor, limits=LIMITS),
+            guard=AnyStatement(),
+            watchdog=watchdog,
+            limits=LIMITS,
+            readings=lambda: made.readings,
+            end=never_ends,
+        )
+        before = _row(executor, "SELECT count(*) FROM fleet.nodes")
+
+        made.projection.reopen(why="a test")
+        anew = _row(executor, "SELECT count(*) FROM fleet.nodes")
+        made.projection.close()
+        with pytest.raises(SqlUnavailableError) as away:
+            _run(executor, "SELECT 1")
+
+    assert (before, anew) == ([1], [0])
+    assert away.value.status == 503

@@ -13,7 +13,11 @@ from datetime import timedelta
 
 import duckdb
 
+from api.sql_executor import Call, SqlExecutor, SqlLimits, Statement
 from api.sql_watchdog import Watchdog, arm_alarm, end_process
+from fleetfold.address_space import bound
+from projections.tables import CHECKPOINT
+from tests.support.sql import AnyStatement
 
 LIMIT_S = 0.2
 OVERSTAY = timedelta(seconds=0.3)
@@ -45,6 +49,23 @@ def in_time() -> None:
     dog.stop()
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     print("went on")
+
+
+def with_a_broken_database() -> None:
+    """A statement for which the engine gives its whole database up; no guard, little address space."""
+    bound(2 * 1024**3)
+    dog = _started()
+    database = duckdb.connect()
+    database.execute(CHECKPOINT.create)
+    executor = SqlExecutor(
+        database.cursor,
+        guard=AnyStatement(),
+        watchdog=dog,
+        limits=SqlLimits(),
+        readings=dict,
+        end=end_process,
+    )
+    executor.run(Statement("SELECT reservoir_quantile(1, 0.5, 1000000000)"), Call())
 
 
 def orphaned() -> None:

@@ -37,6 +37,13 @@ def test_a_statement_that_holds_the_interpreter_is_ended_by_the_kernel() -> None
     assert code == -signal.SIGALRM
 
 
+def test_a_database_that_the_engine_gave_up_ends_the_process() -> None:
+    code, _, said = _end_of("with_a_broken_database")
+
+    assert code == EXIT_OVERSTAYED
+    assert said.endswith("fleetfold replica: the engine gave its database up")
+
+
 def test_statements_that_end_in_time_end_nothing() -> None:
     assert _end_of("in_time") == (0, "went on", "")
 

@@ -58,11 +58,7 @@ def test_what_an_analyst_asks_is_let_through(guard: Guard, what: str) -> None:
         ("SELECT 1; SELECT 2", "2 statements", "send each by itself"),
         ("COPY fleet.nodes TO 'x.csv'", "COPY", "ask with Accept: text/csv "),
         ("SELECT range(10, 1000000)", "range as a list", "write FROM range(…)"),
-        (
-            "PIVOT fleet.nodes ON zone USING count(*)",
-            "CREATE",
-            "use a CTE (WITH …), and write PIVOT with its values",
-        ),
+        ("PIVOT fleet.nodes ON zone USING count(*)", "PIVOT", "write it with its values: ON state IN"),
         ("WITH node AS (SELECT 1) FROM node", "CTE node", "call it something else"),
         ("SELECT at FROM fleet.usage", "syntax", 'a column named at is written "at", or with its table'),
     ],
@@ -235,3 +231,145 @@ def test_a_statement_that_was_cut_or_mangled_never_makes_the_guard_fail(
 def test_what_surrounds_a_hostile_statement_does_not_help_it(guard: Guard, sql: str, around: str) -> None:
     with pytest.raises(SqlRefusedError):
         guard.check(around + sql + around)
+
+
+AROUND_AN_EXPRESSION = st.sampled_from(
+    [
+        *(
+            "({})",
+            "-{}",
+            "NOT {}",
+            "{} + 1",
+            "{} || 'x'",
+            "{}::VARCHAR",
+            "TRY_CAST({} AS INTEGER)",
+            "[{}]",
+            "[1, {}]",
+        ),
+        *(
+            "{{'a': {}}}",
+            "MAP {{'a': {}}}",
+            "coalesce(NULL, {})",
+            "CASE WHEN {} THEN 1 END",
+            "CASE 1 WHEN 1 THEN {} END",
+        ),
+        *(
+            "list_transform([1], lambda x: {})",
+            "[{} for x in [1]]",
+            "[x for x in [1] if {}]",
+            "(SELECT {})",
+            "{} IN (1, 2)",
+        ),
+        *(
+            "1 IN (SELECT {})",
+            "EXISTS (SELECT {})",
+            "sum({})",
+            "count(*) FILTER (WHERE {})",
+            "string_agg('a', ',' ORDER BY {})",
+        ),
+        *(
+            "sum(1) OVER (PARTITION BY {})",
+            "lag({}) OVER ()",
+            "{} BETWEEN 1 AND 2",
+            "{} IS NULL",
+            "{} LIKE 'x'",
+            "([1])[{}]",
+        ),
+        *(
+            "TRY({})",
+            "{} COLLATE NOCASE",
+            "struct_pack(k := {})",
+            "{}.upper()",
+            "array_agg({})[1:2]",
+            "extract(year FROM {})",
+        ),
+    ]
+)
+AROUND_A_QUERY = st.sampled_from(
+    [
+        *(
+            "{}",
+            "FROM ({})",
+            "WITH a AS ({}) FROM a",
+            "SELECT 1 UNION ALL ({})",
+            "({}) EXCEPT SELECT 1",
+            "SELECT ({})",
+        ),
+        *(
+            "WITH RECURSIVE r(n) AS (({}) UNION ALL SELECT n FROM r) FROM r",
+            "FROM fleet.nodes n, LATERAL ({}) l",
+        ),
+        *(
+            "SELECT * FROM fleet.nodes WHERE node_id IN ({})",
+            "FROM fleet.nodes ORDER BY ({})",
+            "VALUES (({}))",
+        ),
+        *("FROM (PIVOT ({}) ON 1 IN (1) USING count(*))", "FROM fleet.nodes LIMIT ({})", "FROM range(({}))"),
+        *(
+            "FROM fleet.nodes ASOF JOIN ({}) x ON true",
+            "SELECT 1 QUALIFY ({}) > 1",
+            "FROM fleet.nodes_at(({}))",
+        ),
+    ]
+)
+HOSTILE_CALL = st.sampled_from(
+    [
+        *(
+            "getenv('HOME')",
+            "nextval('s')",
+            "current_setting('x')",
+            "getvariable('x')",
+            "sleep_ms(1000)",
+            "write_log('x')",
+        ),
+        *(
+            "range(1000000000)",
+            "repeat('x', 1000000000)",
+            "list_aggregate([1], 'reservoir_quantile', 0.5, 1000000000)",
+        ),
+        *(
+            "(SELECT content FROM read_text('/etc/passwd'))",
+            "(FROM query('SELECT 1'))",
+            "(SELECT seq FROM fact)",
+            "stats(1)",
+        ),
+        *(
+            "(FROM duckdb_settings() SELECT name)",
+            "(SELECT 1 FROM main.node)",
+            "(FROM (SUMMARIZE fact) SELECT 1)",
+            "version()",
+        ),
+    ]
+)
+
+
+@given(HOSTILE_CALL, st.lists(AROUND_AN_EXPRESSION, max_size=4), st.lists(AROUND_A_QUERY, max_size=3))
+def test_no_place_in_a_statement_hides_a_hostile_call(
+    guard: Guard, call: str, expressions: list[str], queries: list[str]
+) -> None:
+    for around in expressions:
+        call = around.format(call)
+    sql = f"SELECT {call}"
+    for around in queries:
+        sql = around.format(sql)
+
+    with pytest.raises(SqlRefusedError):
+        guard.check(sql)
+
+
+@given(st.lists(AROUND_AN_EXPRESSION, max_size=3), st.lists(AROUND_A_QUERY, max_size=3))
+def test_the_same_places_without_a_hostile_call_are_admitted_or_no_sql(
+    guard: Guard, expressions: list[str], queries: list[str]
+) -> None:
+    """So that the law above refuses for the call, not for what is around it."""
+    call = "1"
+    for around in expressions:
+        call = around.format(call)
+    sql = f"SELECT {call}"
+    for around in queries:
+        sql = around.format(sql)
+
+    try:
+        guard.check(sql)
+    except SqlSyntaxError:
+        return
