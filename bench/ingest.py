@@ -1,11 +1,11 @@
-"""Heartbeats published, folded and committed: rate, lag and processor time, beside what a bare reader reaches.
+"""Heartbeats published, folded and committed: rate, lag and CPU, beside what a bare reader reaches.
 
-Live: agents of a simulated fleet publish at a steady rate; the service is watched from outside. Each look at its
-position dates the commit of every beat since the look before, so a lag here is never too small. The broker's
-receive time of the oldest and the newest of those beats bounds them; between the two, beats are even.
+Live: agents of a simulated fleet publish at a steady rate; the service is watched from outside. Each look
+at its position dates the commit of every beat since the look before, so a lag here is never too small. The
+broker's receive time of the oldest and the newest of those beats bounds them; between, beats are even.
 
-Backlog: a service with empty tables folds all that the live runs left in the log, and the same records are read by
-a bare socket that only counts them (the ceiling) and by nats-py's `fetch`, in the same run.
+Backlog: a service with empty tables folds all that the live runs left in the log, and the same records are
+read by a bare socket that only counts them (the ceiling) and by nats-py's `fetch`, in the same run.
 
     python -m bench.ingest [--nodes 100000] [--rates 20000 30000] [--seconds 30] [--no-replica-run]
 """
@@ -24,7 +24,8 @@ import psutil
 from nats.aio.client import Client
 
 from bench.ceiling import fetch, raw_socket, timed
-from bench.running import Service, broker, percentile, service, simulator, workplace
+from bench.running import Service, broker, cpu_s, percentile, service, simulator, workplace
+from bench.table import Table
 from tests.support.broker import Broker
 from tests.support.publishing import connected, head, js_api
 
@@ -74,7 +75,7 @@ def _watch(
     up: Service, running: Broker, agents_pid: int, *, rate: int, seconds: float, replica: bool
 ) -> Live:
     cpu = {"service": up.child.process.pid, "broker": running.pid, "agents": agents_pid}
-    before = {name: _cpu_s(pid) for name, pid in cpu.items()}
+    before = {name: cpu_s(pid) for name, pid in cpu.items()}
     head_before = asyncio.run(_head(running.url))
     began = time.perf_counter()
     looks: list[tuple[float, int]] = []
@@ -86,7 +87,7 @@ def _watch(
     elapsed = time.perf_counter() - began
     head_after = asyncio.run(_head(running.url))
     committed = looks[-1][1] - looks[0][1]
-    spent = {name: (_cpu_s(pid) - before[name]) / max(1, committed) * 1e6 for name, pid in cpu.items()}
+    spent = {name: (cpu_s(pid) - before[name]) / max(1, committed) * 1e6 for name, pid in cpu.items()}
     rss_mb = up.child.rss_bytes() / 1e6
     lags = asyncio.run(_lags(running.url, looks))
     return Live(
@@ -101,13 +102,6 @@ def _watch(
         broker_us=spent["broker"],
         agents_us=spent["agents"],
         rss_mb=rss_mb,
-    )
-
-
-def _cpu_s(pid: int) -> float:
-    own = psutil.Process(pid)
-    return float(
-        sum(t.user + t.system for t in (p.cpu_times() for p in (own, *own.children(recursive=True))))
     )
 
 
@@ -141,21 +135,21 @@ def backlog(folder: Path, running: Broker) -> None:
     with service(running.url, folder / "backlog", replica=False, wait=False) as up:
         while up.folded("BEATS") == 0:
             time.sleep(0.01)
-        first, began, cpu_began = up.folded("BEATS"), time.perf_counter(), _cpu_s(up.child.process.pid)
+        first, began, cpu_began = up.folded("BEATS"), time.perf_counter(), cpu_s(up.child.process.pid)
         up.wait_for("BEATS", count, within_s=300)
-        seconds, spent = time.perf_counter() - began, _cpu_s(up.child.process.pid) - cpu_began
+        seconds, spent = time.perf_counter() - began, cpu_s(up.child.process.pid) - cpu_began
         folded = count - first
     plain = timed(lambda: fetch(running.url, "BEATS", max(1, count // 20)))
     again = timed(lambda: raw_socket(running.url, "BEATS", count))
     best = max(ceiling.per_s, again.per_s)
     print(f"\nBacklog of {count:,} beats")
-    print(f"{'way':34} {'beats/s':>10} {'of ceiling':>10} {'CPU µs/beat':>12}")
-    for name, per_s, cpu_us in (
-        ("raw socket, only counted (ceiling)", best, min(ceiling.cpu_us, again.cpu_us)),
-        ("service: folded and committed", folded / seconds, spent / folded * 1e6),
-        ("nats-py fetch, only read", plain.per_s, plain.cpu_us),
-    ):
-        print(f"{name:34} {per_s:10,.0f} {per_s / best:10.2f} {cpu_us:12.1f}")
+    table = Table(("way", ""), ("beats/s", ",.0f"), ("of ceiling", ".2f"), ("CPU µs/beat", ".1f"))
+    cheapest = min(ceiling.cpu_us, again.cpu_us)
+    table.row("raw socket, only counted", best, 1.0, cheapest)
+    table.row(
+        "service, folded and committed", folded / seconds, folded / seconds / best, spent / folded * 1e6
+    )
+    table.row("nats-py fetch, only read", plain.per_s, plain.per_s / best, plain.cpu_us)
 
 
 def main() -> None:
@@ -167,20 +161,34 @@ def main() -> None:
     asked.add_argument("--no-replica-run", action="store_true", help="leave the runs with the replica out")
     chosen = asked.parse_args()
     with workplace() as folder, broker(folder) as running:
-        print(
-            f"{'asked/s':>8} {'replica':>8} {'published/s':>12} {'committed/s':>12} {'lag p50':>8} {'p99':>8} {'max ms':>8}"
-            f" {'service µs':>11} {'broker µs':>10} {'agents µs':>10} {'RSS MB':>8}"
+        table = Table(
+            ("asked beats/s, replica", ""),
+            ("published/s", ",.0f"),
+            ("committed/s", ",.0f"),
+            ("lag p50 ms", ",.0f"),
+            ("p99", ",.0f"),
+            ("max", ",.0f"),
+            ("service µs", ".1f"),
+            ("broker µs", ".1f"),
+            ("agents µs", ".1f"),
+            ("RSS MB", ",.0f"),
         )
         for rate in chosen.rates:
             for replica in (False,) if chosen.no_replica_run else (False, True):
                 got = live(
                     folder, running, nodes=chosen.nodes, rate=rate, seconds=chosen.seconds, replica=replica
                 )
-                print(
-                    f"{got.asked:8,} {'on' if got.replica else 'off':>8} {got.published:12,.0f} {got.committed:12,.0f}"
-                    f" {got.lag_p50:8.0f} {got.lag_p99:8.0f} {got.lag_max:8.0f} {got.service_us:11.1f}"
-                    f" {got.broker_us:10.1f} {got.agents_us:10.1f} {got.rss_mb:8.0f}",
-                    flush=True,
+                table.row(
+                    f"{got.asked:,}, {'on' if got.replica else 'off'}",
+                    got.published,
+                    got.committed,
+                    got.lag_p50,
+                    got.lag_p99,
+                    got.lag_max,
+                    got.service_us,
+                    got.broker_us,
+                    got.agents_us,
+                    got.rss_mb,
                 )
         backlog(folder, running)
 

@@ -1,7 +1,8 @@
 """Memory of the service: bytes a node resident, and whether it stays flat while beats are folded.
 
-The same service is started with a small fleet and with a large one; the difference of both, by the difference of
-their nodes, is what a node costs. Then agents beat for a while, and the resident memory is printed as it goes.
+The same service is started with a small fleet and with a large one; the difference of both, by the
+difference of their nodes, is what a node costs. Then agents beat for a while, and the resident memory is
+printed as it goes.
 
     python -m bench.memory [--nodes 100000] [--rate 20000] [--seconds 120]
 """
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 from bench.running import Service, broker, service, simulator, workplace
+from bench.table import Table
 
 SMALL = 1_000
 
@@ -37,14 +39,11 @@ def resident_bytes(nodes: int) -> int:
 
 def flat(up: Service, *, seconds: float) -> None:
     """Print the resident memory a few times while beats are folded."""
-    print(f"{'after s':>8} {'RSS MB':>8} {'folded':>12}")
+    table = Table(("after s", ".0f"), ("RSS MB", ",.0f"), ("folded", ",d"))
     began = time.perf_counter()
     for step in range(9):
         time.sleep(max(0.0, began + seconds * step / 8 - time.perf_counter()))
-        print(
-            f"{time.perf_counter() - began:8.0f} {up.child.rss_bytes() / 1e6:8.0f} {up.folded('BEATS'):12,}",
-            flush=True,
-        )
+        table.row(time.perf_counter() - began, up.child.rss_bytes() / 1e6, up.folded("BEATS"))
 
 
 def main() -> None:

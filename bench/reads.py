@@ -1,4 +1,4 @@
-"""Questions over HTTP while beats are folded: a node, a page of 100, the fleet's capacity, SQL through the replica.
+"""Questions over HTTP while beats are folded: a node, a page of 100, the fleet's capacity, SQL.
 
 python -m bench.reads [--nodes 100000] [--rate 20000] [--count 2000] [--no-replica-run]
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.running import Api, Service, broker, percentile, service, simulator, workplace
+from bench.table import Table
 from tests.support.broker import Broker
 
 PAGE = 100
@@ -48,6 +49,8 @@ def questions(api: Api, ids: list[str], zones: list[str], *, replica: bool) -> d
 def measure(up: Service, *, count: int, replica: bool) -> None:
     """Ask each question `count` times, one after another, and print what it took in ms."""
     items = up.api.get("/nodes?limit=500")["items"]
+    columns = (("asked", "d"), ("p50 ms", ".2f"), ("p99", ".2f"), ("max", ".2f"))
+    table = Table(("question", ""), *columns)
     ids, zones = [item["id"] for item in items], sorted({item["zone"] for item in items if item["zone"]})
     for name, ask in questions(up.api, ids, zones, replica=replica).items():
         times: list[float] = []
@@ -55,10 +58,7 @@ def measure(up: Service, *, count: int, replica: bool) -> None:
             began = time.perf_counter()
             ask()
             times.append(1000 * (time.perf_counter() - began))
-        print(
-            f"{name:26} {len(times):6} {percentile(times, 0.5):8.2f} {percentile(times, 0.99):8.2f} {max(times):8.2f}",
-            flush=True,
-        )
+        table.row(name, len(times), percentile(times, 0.5), percentile(times, 0.99), max(times))
 
 
 def run(folder: Path, running: Broker, *, nodes: int, rate: int, count: int, replica: bool) -> None:
@@ -70,7 +70,6 @@ def run(folder: Path, running: Broker, *, nodes: int, rate: int, count: int, rep
                 time.sleep(0.2)
             before, began = up.folded("BEATS"), time.perf_counter()
             print(f"\nwhile ingesting, replica {'on' if replica else 'off'}")
-            print(f"{'question':26} {'asked':>6} {'p50 ms':>8} {'p99':>8} {'max':>8}")
             measure(up, count=count, replica=replica)
             rate_seen = (up.folded("BEATS") - before) / (time.perf_counter() - began)
             print(f"meanwhile folded and committed: {rate_seen:,.0f} beats/s")

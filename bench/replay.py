@@ -11,6 +11,7 @@ import time
 
 from bench.ceiling import raw_socket, timed
 from bench.running import broker, cpu_s, service, simulator, workplace
+from bench.table import Table
 from tests.support.publishing import connected, head
 
 
@@ -43,14 +44,10 @@ def main() -> None:
             restart_s = up.started_s
         folded = count - first
         print(f"{count:,} facts in the log, of {nodes:,} nodes")
-        print(f"{'way':34} {'facts/s':>10} {'of ceiling':>10} {'CPU µs/fact':>12}")
-        print(
-            f"{'raw socket, only counted (ceiling)':34} {ceiling.per_s:10,.0f} {1:10.2f} {ceiling.cpu_us:12.1f}"
-        )
-        print(
-            f"{'service: folded and committed':34} {folded / seconds:10,.0f} {folded / seconds / ceiling.per_s:10.2f}"
-            f" {spent / folded * 1e6:12.1f}"
-        )
+        table = Table(("way", ""), ("facts/s", ",.0f"), ("of ceiling", ".2f"), ("CPU µs/fact", ".1f"))
+        table.row("raw socket, only counted", ceiling.per_s, 1.0, ceiling.cpu_us)
+        rate = folded / seconds
+        table.row("service, folded and committed", rate, rate / ceiling.per_s, spent / folded * 1e6)
         print(f"restart with {nodes:,} nodes: ready after {restart_s:.1f} s")
 
 

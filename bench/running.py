@@ -79,12 +79,13 @@ class Api:
         self._port = port
         self._link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str) -> dict[str, Any]:
         """Return the answer's JSON; raise RuntimeError where it is no success."""
         status, body = self.raw("GET", path)
         if status != 200:
             raise RuntimeError(f"GET {path}: {status} {body[:300]!r}")
-        return json.loads(body)
+        found: dict[str, Any] = json.loads(body)
+        return found
 
     def raw(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body."""

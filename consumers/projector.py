@@ -69,8 +69,7 @@ class Projector:
         self._writer: Executor = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._positions = Positions(projection)
         self._followings = {
-            plan.stream: Following(plan, projection, connect=connect, writer=self._writer)
-            for plan in plans
+            plan.stream: Following(plan, projection, connect=connect, writer=self._writer) for plan in plans
         }
         self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -172,9 +172,7 @@ class BatchReader:
         self.head = max(self.head or 0, self.cursor.seq + pending)
         self.counts.records += len(payloads)
         self.counts.holes += len(holes)
-        return Batch(
-            self.stream, seqs, stored_at_ns, subjects, payloads, self.cursor, tuple(holes), pending
-        )
+        return Batch(self.stream, seqs, stored_at_ns, subjects, payloads, self.cursor, tuple(holes), pending)
 
     def _cross(self, hole: Hole) -> Batch:
         """Return a batch without records that carries the cursor over a proven hole."""
