@@ -55,9 +55,8 @@ def main() -> None:
     chosen = asked.parse_args()
     small, large = resident_bytes(SMALL), resident_bytes(chosen.nodes)
     each = (large - small) / (chosen.nodes - SMALL)
-    print(
-        f"RSS with {SMALL:,} nodes {small / 1e6:.0f} MB, with {chosen.nodes:,} {large / 1e6:.0f} MB: {each:.0f} bytes a node"
-    )
+    print(f"RSS with {SMALL:,} nodes {small / 1e6:.0f} MB, with {chosen.nodes:,} {large / 1e6:.0f} MB")
+    print(f"a node costs {each:.0f} bytes")
     with (
         workplace() as folder,
         broker(folder) as running,
