@@ -6,12 +6,13 @@ It is loaded from the tables at the start and changed after each commit, so it n
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from events.ids import NodeId
-from events.log import Int64s
+from events.log import Cursor, Int64s
+from events.streams import BEATS_NAME
 from projections.beat_batch import BeatBatch
 from projections.beat_tables import load_beats, load_last_use, load_node_ids, load_resources
 from projections.capacity_sums import CapacitySums, Group
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
 
 PLACES = ("region", "zone", "pool")
+
+
+class Contacts(NamedTuple):
+    """What each node's last accepted heartbeat was, by number, and as of which position in BEATS.
+
+    `beat_seqs` are sequences in BEATS, 0 for a node that never beat; `heard_us` is when the broker received
+    it, in microseconds since 1970.
+    """
+
+    cursor: Cursor
+    beat_seqs: Int64s
+    heard_us: Int64s
 
 
 class Memory:
@@ -93,6 +106,11 @@ class Memory:
         table = self.beats.table[: len(self.index)]
         numbers = np.flatnonzero(table[:, BEAT_SEQ])
         return self.index.node_ids(numbers), table[numbers, LAST_HEARTBEAT_US]
+
+    def contacts(self) -> Contacts:
+        """Return every node's last accepted heartbeat, as a copy."""
+        table, reached = self.beats.table[: len(self.index)], self.checkpoints.get(BEATS_NAME, Checkpoint())
+        return Contacts(reached.cursor, table[:, BEAT_SEQ].copy(), table[:, LAST_HEARTBEAT_US].copy())
 
     def moved(self, rows: list[NodeRow], numbers: dict[NodeId, int]) -> set[NodeId]:
         """Return the nodes among known ones that are in another place than before."""

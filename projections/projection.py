@@ -26,7 +26,7 @@ from projections.directory import EVERY_NODE, NodeFilter
 from projections.fact_tables import Touched, write_facts, write_quarantine
 from projections.fold import fold_facts
 from projections.heartbeats import Heartbeat
-from projections.memory import Memory
+from projections.memory import Contacts, Memory
 from projections.state import NodeState, unpack
 from projections.store import Store, StoreSettings
 
@@ -80,6 +80,8 @@ class Projection:
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
         self._trimmed_at_us = 0
+        self.openings = 1
+        """How often tables were opened: with other tables, nodes have other numbers."""
 
     @classmethod
     def open(cls, path: Path, *, settings: ProjectionSettings | None = None) -> Projection:
@@ -135,7 +137,7 @@ class Projection:
             return self._memory.directory.count_by_state()
 
     def capacity(self, group: Group = "resource") -> list[CapacitySum]:
-        """Return the sums over all nodes that are not retired, in order of resource and place, no place first."""
+        """Return the sums over nodes that are not retired, in order of resource and place, no place first."""
         with self._lock:
             return self._memory.sums.by(group)
 
@@ -148,6 +150,25 @@ class Projection:
         """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""
         with self._lock:
             return self._memory.last_contacts()
+
+    def contacts(self) -> Contacts:
+        """Return every node's last accepted heartbeat, all of one moment."""
+        with self._lock:
+            return self._memory.contacts()
+
+    def beat_texts(self, numbers: Int64s) -> tuple[list[str | None], list[str | None]]:
+        """Return which boot some nodes beat for, and which inventory they say they have, by number."""
+        with self._lock:
+            rows = self._memory.beats
+            return rows.boots[numbers].tolist(), rows.inventories[numbers].tolist()
+
+    def node_ids(self, numbers: Int64s) -> list[NodeId]:
+        """Return the nodes that have these numbers."""
+        return self._memory.index.node_ids(numbers)
+
+    def number(self, node_id: NodeId) -> int | None:
+        """Return a node's number, None where the log never named it; it stays until `openings` changes."""
+        return self._memory.index.number(node_id)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection on which one thread may ask the tables and views; it has to close it."""
@@ -205,6 +226,7 @@ class Projection:
             self._memory = Memory()
             self._cursors = {}
             self._trimmed_at_us = 0
+            self.openings += 1
 
     def close(self) -> None:
         """Close the file. Closing twice is fine."""

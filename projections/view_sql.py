@@ -89,6 +89,31 @@ QUARANTINE = """
     FROM main.quarantine
 """
 
+ZONES = """
+    SELECT
+        url_decode(substr(z.token, 2)) AS zone,
+        z.last.kind = 'silent' AS is_silent,
+        z.last.stored_at AS since,
+        try_cast(z.last.told->>'$.count' AS BIGINT) AS "count",
+        try_cast(z.last.told->>'$.members' AS BIGINT) AS members,
+        try_cast(z.last.told->>'$.held_until' AS TIMESTAMPTZ) AS held_until,
+        z.last.told->>'$.rule' AS rule,
+        z.cause_seq
+    FROM (
+        SELECT
+            split_part(subject, '.', 4) AS token,
+            arg_max(
+                {'kind': split_part("type", '.', 3), 'stored_at': stored_at, 'told': "data"::JSON}, seq
+            ) AS last,
+            max(seq) AS cause_seq
+        FROM main.fact
+        WHERE node_id IS NULL
+            AND split_part("type", '.', 2) = 'zone'
+            AND split_part("type", '.', 3) IN ('silent', 'recovered')
+        GROUP BY token
+    ) AS z
+"""
+
 NODES_AT = """
     SELECT
         b.node_id, b.band.state, b.band.liveness, b.band.intent, b.band.schedulable, b.band.region,

@@ -26,6 +26,7 @@ from projections.view_sql import (
     UPTIME,
     USAGE,
     USAGE_1H,
+    ZONES,
 )
 
 SCHEMA = "fleet"
@@ -254,6 +255,21 @@ VIEWS = (
             "reason": _CAUSE["reason"],
         },
         CHANGES,
+    ),
+    View(
+        "zones",
+        "Each zone that ever went silent as a whole, as the last fact about it says",
+        {
+            "zone": "the zone's name, as its nodes report it",
+            "is_silent": "whether it still is; false once it speaks again",
+            "since": "since when that is so",
+            "count": "how many of its nodes went silent together, or speak again",
+            "members": "of how many",
+            "held_until": "until when verdicts on single nodes are held; NULL where they are not",
+            "rule": "by which rule this was judged",
+            "cause_seq": "sequence in FLEET of the fact that says so",
+        },
+        ZONES,
     ),
     View(
         "quarantine",
