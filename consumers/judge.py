@@ -1,0 +1,131 @@
+"""Round after round: who is asked, who is alive, who is lost, which zone is silent (floor 3).
+
+One append is on its way at a time, and is never waited for here: the watch goes on beside it, and who was in
+it is not judged again until it is known what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from consumers.ending import end
+from consumers.questions import Questions
+from consumers.verdicts import Verdicts
+from projections import judging
+from projections.judging import Due
+from projections.zones import ZoneFinding, gone_silent, speaking_again
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from consumers.picture import Picture
+    from events.log import Int64s
+    from projections.projection import Projection
+
+AGAIN_S = 0.25
+# After an append that the log did not take: what was in its way is read by then, or the broker is back.
+
+
+class Judge:
+    """What one evaluator says, over any number of connections and pictures."""
+
+    def __init__(self, projection: Projection, *, appended: Callable[[], None]) -> None:
+        self._verdicts, self._questions = Verdicts(projection), Questions(projection)
+        self._appended = appended
+        self._appending: asyncio.Task[None] | None = None
+        self._again_at = -math.inf
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often what was said since the evaluator began."""
+        asked = {f"asked_{word}": count for word, count in self._questions.counts.items()}
+        return self._verdicts.counts + Counter(asked)
+
+    async def begin(self, nc: Client, picture: Picture) -> None:
+        """Judge over another connection, or another picture, from now on."""
+        await self.end()
+        await self._questions.open(nc, picture)
+
+    async def end(self) -> None:
+        """End what is on its way; whether it was stored, the log tells."""
+        appending, self._appending = self._appending, None
+        if appending is not None:
+            await end(appending)
+        await self._questions.close()
+
+    async def round(self, nc: Client, picture: Picture, *, now: float) -> None:
+        """Ask and judge, with the picture as it is now."""
+        await self._questions.ask(picture, now=now)
+        if self._is_appending() or now < self._again_at:
+            return
+        for found in speaking_again(picture.roster, now=now, states=picture.book.states):
+            if picture.book.is_free(found.zone, folded=picture.folded):
+                self._append(self._verdicts.append_zone(nc, picture, found, is_silent=False, now=now))
+                return
+        alive = judging.newly_alive(
+            picture.roster, now=now, folded=picture.folded, facts_known_until=picture.watch.facts_known_until
+        )
+        due = await self._due(nc, picture, now=now)
+        if due is not None and (len(alive) or len(due.numbers)):
+            self._append(self._verdicts.append(nc, picture, alive, due, now=now))
+
+    async def _due(self, nc: Client, picture: Picture, *, now: float) -> Due | None:
+        """Return who has to be called lost; None where a zone comes first, which is being told."""
+        due = judging.due(picture.roster, picture.watch, now=now, folded=picture.folded)
+        if not picture.watch.may_judge(now):
+            return due.only(due.numbers < 0)
+        for found in self._silent(picture, due.numbers):
+            picture.book.begin_hold(found.zone, now=now)
+            self._append(self._tell_silent(nc, picture, found, now=now))
+            return None
+        due = due.only(~np.isin(picture.roster.zone[due.numbers], _held_zones(picture, now=now)))
+        if picture.roster.rules.probe and len(due.numbers):
+            return await self._questions.probed(picture, due, now=now)
+        return due
+
+    def _silent(self, picture: Picture, due: Int64s) -> list[ZoneFinding]:
+        if not len(due):
+            return []
+        watch = picture.watch
+        found = gone_silent(picture.roster, due, until=watch.horizon, gaps=watch.gaps, book=picture.book)
+        return [one for one in found if picture.book.is_free(one.zone, folded=picture.folded)]
+
+    async def _tell_silent(self, nc: Client, picture: Picture, found: ZoneFinding, *, now: float) -> bool:
+        is_told = await self._verdicts.append_zone(nc, picture, found, is_silent=True, now=now)
+        if not is_told:
+            picture.book.end_hold(found.zone)
+        return is_told
+
+    def _is_appending(self) -> bool:
+        appending = self._appending
+        if appending is None:
+            return False
+        if appending.done():
+            self._appending = None
+            appending.result()
+        return not appending.done()
+
+    def _append(self, work: Coroutine[None, None, bool]) -> None:
+        async def run() -> None:
+            if not await work:
+                self._again_at = time.monotonic() + AGAIN_S
+            self._appended()
+
+        self._appending = asyncio.create_task(run())
+
+
+def _held_zones(picture: Picture, *, now: float) -> list[int]:
+    """Return the zones in which nobody is called lost now."""
+    roster, book = picture.roster, picture.book
+    return [
+        roster.zones.number(zone)
+        for zone in book.mentioned
+        if book.held_until(zone) > now or not book.is_free(zone, folded=picture.folded)
+    ]

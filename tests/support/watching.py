@@ -1,0 +1,153 @@
+"""An evaluator at work beside a projector, and agents that beat as long as they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+
+from consumers.evaluator import Evaluator
+from consumers.projector import Projector
+from events.asks import decode_ask
+from events.ids import NodeId, token
+from events.subjects import ask_subject, beat_subject, fact_subject
+from projections.projection import Projection
+from projections.silence import LivenessRules
+from tests.support.projecting import at_work, shown
+from tests.support.publishing import connect
+
+INTERVAL_S, GRACE_S = 0.2, 0.6
+RULES = LivenessRules(interval_s=INTERVAL_S, grace_s=GRACE_S)
+
+
+@dataclass
+class Watching:
+    """Everything that one core process has of it."""
+
+    projection: Projection
+    projector: Projector
+    evaluator: Evaluator
+
+    def liveness(self, node: str) -> str:
+        """What the facts say of a node; "" where there are none."""
+        state = self.projection.node(NodeId(node))
+        return "" if state is None else state.liveness
+
+    def verdicts(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Every verdict in the log, in order: node or zone, verb, data."""
+        with self.projection.cursor() as cursor:
+            rows = cursor.execute(
+                "SELECT coalesce(node_id, url_decode(substr(split_part(subject, '.', 4), 2))), "
+                'split_part("type", \'.\', 3), "data" FROM main.fact '
+                "WHERE split_part(\"type\", '.', 2) IN ('liveness', 'zone') ORDER BY seq"
+            ).fetchall()
+        return [(about, verb, json.loads(data)) for about, verb, data in rows]
+
+    def count(self) -> Counter[str]:
+        """How many verdicts of each verb the log holds."""
+        return Counter(verb for _, verb, _ in self.verdicts())
+
+    async def says(self, liveness: str, *nodes: str, timeout_s: float = 20) -> None:
+        """Wait until the facts say so of every node."""
+        try:
+            await shown(lambda: {self.liveness(node) for node in nodes} == {liveness}, timeout_s=timeout_s)
+        except TimeoutError:
+            found = Counter(self.liveness(node) for node in nodes)
+            raise AssertionError(
+                f"{liveness} was awaited, found {found}, {self.evaluator.status()}"
+            ) from None
+
+
+@asynccontextmanager
+async def watching(
+    url: str, path: Path, *, rules: LivenessRules = RULES, evaluators: int = 1
+) -> AsyncIterator[Watching]:
+    """Fold and judge for the length of a block."""
+    async with AsyncExitStack() as closing:
+        projection = Projection.open(path)
+        closing.callback(projection.close)
+        made = [Evaluator(projection, lambda: connect(url), rules) for _ in range(evaluators)]
+        projector = await closing.enter_async_context(at_work(url, projection))
+        for evaluator in made:
+            closing.push_async_callback(evaluator.stop)
+            await evaluator.start()
+        yield Watching(projection, projector, made[0])
+
+
+class Agents:
+    """Agents on one connection. Those in `beating` beat every interval, each in its phase."""
+
+    def __init__(self, nc: Client, *, interval_s: float = INTERVAL_S) -> None:
+        self.beating: list[NodeId] = []
+        self.asked: list[tuple[NodeId, str]] = []
+        self.boot_id = "b1"
+        self.inventory: str | None = None
+        self._nc, self._interval_s, self._seq = nc, interval_s, 1
+
+    async def register(self, nodes: Iterable[str], **more: Any) -> None:  # noqa: ANN401 (members of the report)
+        """Say what each node is."""
+        for node in nodes:
+            await self.publish_registration(NodeId(node), **more)
+        await self._nc.flush()
+
+    async def publish_registration(self, node: NodeId, **more: Any) -> None:  # noqa: ANN401
+        self._seq += 1
+        said = {"boot_id": self.boot_id, "seq": self._seq, "machine_id": f"m-{node}", **more}
+        await self._nc.publish(fact_subject("agent", node, "registered"), json.dumps(said).encode())
+
+    async def beat(self, nodes: Iterable[str], *, boot_id: str | None = None) -> None:
+        """Let each node beat once."""
+        self._seq += 1
+        said = {"boot_id": boot_id or self.boot_id, "seq": self._seq}
+        if self.inventory is not None:
+            said["inventory"] = self.inventory
+        for node in nodes:
+            await self._nc.publish(beat_subject(NodeId(node)), json.dumps(said).encode())
+
+    async def listen(self, *nodes: str, probe: Callable[[NodeId], bytes | None] = lambda _: None) -> None:
+        """Take note of what these nodes are asked; `probe` gives the answer of one that is probed."""
+        by_token = {token(NodeId(node)): NodeId(node) for node in nodes}
+
+        async def asked(msg: Any) -> None:  # noqa: ANN401 (nats-py has no types)
+            node, ask = by_token[msg.subject.rpartition(".")[2]], decode_ask(msg.data)
+            assert ask is not None
+            self.asked.append((node, ask.word))
+            if ask.word == "probe" and (answer := probe(node)) is not None:
+                await msg.respond(answer)
+
+        for node in by_token.values():
+            await self._nc.subscribe(ask_subject(node), cb=asked)
+        await self._nc.flush()
+        await self._nc.flush()
+
+    async def keep_beating(self) -> None:
+        """Beat until cancelled; an agent that is not connected misses its beat."""
+        loop, steps = asyncio.get_running_loop(), 8
+        due, step = loop.time(), 0
+        while True:
+            if self._nc.is_connected:
+                await self.beat(self.beating[step % steps :: steps])
+            step, due = step + 1, due + self._interval_s / steps
+            await asyncio.sleep(max(0.0, due - loop.time()))
+
+
+@asynccontextmanager
+async def agents(url: str, *beating: str, interval_s: float = INTERVAL_S) -> AsyncIterator[Agents]:
+    """Agents for the length of a block."""
+    nc = await connect(url)
+    crowd = Agents(nc, interval_s=interval_s)
+    crowd.beating = [NodeId(node) for node in beating]
+    task = asyncio.create_task(crowd.keep_beating())
+    try:
+        yield crowd
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await nc.close()
