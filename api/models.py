@@ -158,6 +158,10 @@ class Node(Shape):
     state: StateWord
     liveness: LivenessWord
     liveness_since: datetime | None
+    suspect: bool = Field(description="it missed a heartbeat while somebody watched")
+    expected_lost_at: datetime | None = Field(
+        description="when a suspect node will be called lost if it stays silent; null: it is not suspect"
+    )
     intent: IntentWord
     schedulable: bool
     reasons: list[str] = Field(description="why it is not schedulable; empty where it is")

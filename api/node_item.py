@@ -10,11 +10,12 @@ from projections.derive import derive
 
 if TYPE_CHECKING:
     from projections.heartbeats import Heartbeat
+    from projections.judging import Outlook
     from projections.parts import Allocation, Device, Hold
     from projections.state import NodeState
 
 
-def node_item(state: NodeState, beat: Heartbeat | None) -> dict[str, object]:
+def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None = None) -> dict[str, object]:
     """Return a node's members as `api.models.Node` documents them.
 
     A resource that only a heartbeat names has no capacity, and is not listed.
@@ -23,11 +24,14 @@ def node_item(state: NodeState, beat: Heartbeat | None) -> dict[str, object]:
     resources = capacity(state)
     derived = derive(state, resources)
     dialect = state.dialect or {}
+    is_suspect = outlook is not None and outlook.suspect
     return {
         "id": state.node_id,
         "state": derived.state,
         "liveness": state.liveness,
         "liveness_since": state.liveness_since,
+        "suspect": is_suspect,
+        "expected_lost_at": outlook.expected_lost_at if is_suspect and outlook else None,
         "intent": derived.intent,
         "schedulable": derived.schedulable,
         "reasons": derived.reasons,

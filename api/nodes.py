@@ -171,7 +171,8 @@ def _etag(state: NodeState) -> str:
 
 
 def _item(answers: Answers, state: NodeState) -> dict[str, object]:
-    return node_item(state, answers.projection.heartbeat(state.node_id))
+    node_id = state.node_id
+    return node_item(state, answers.projection.heartbeat(node_id), answers.service.outlook(node_id))
 
 
 def _band(band: NodeBand) -> dict[str, object]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
+    from events.ids import NodeId
+    from projections.judging import Outlook
     from projections.projection import Projection
 
 ReadingState = Literal["starting", "reading", "waiting", "stopped"]
@@ -64,7 +66,8 @@ class Service:
 
     `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event
     loop (None: no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`,
-    `degraded`, … as the evaluator says it. `admin_token` of "" means that nobody is asked for one.
+    `degraded`, … as the evaluator says it, `outlook` what it expects of a node (None: it does not know it).
+    `admin_token` of "" means that nobody is asked for one.
     """
 
     projection: Projection
@@ -74,6 +77,7 @@ class Service:
     nc: Client | None = None
     admin_token: str = field(default="", repr=False)
     liveness_mode: Callable[[], str] = lambda: "off"
+    outlook: Callable[[NodeId], Outlook | None] = lambda _node: None
     replica: Callable[[], Replica] = _no_replica
 
     @property

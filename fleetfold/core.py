@@ -1,7 +1,7 @@
-"""The core process wired together: broker connection, streams, projection, projector, API (floor 4).
+"""The core process wired together: connection, streams, projection, projector, evaluator, API (floor 4).
 
-Everything that is opened here is closed here, in the opposite order. The projector reads and folds on threads
-of its own; this module and the API share the main thread's event loop.
+Everything that is opened here is closed here, in the opposite order. Projector and evaluator run on threads
+of their own; this module and the API share the main thread's event loop.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nats.aio.client import Client
 from api.app import create_app
 from api.service import Replica, Service
 from consumers.deliveries import new_client
+from consumers.evaluator import Evaluator
 from consumers.projector import Projector
 from events.stream_admin import ensure_streams
 from fleetfold.connection import connect
@@ -77,9 +78,12 @@ class Core:
         if projection.recovered is not None:
             log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
         self._projector = Projector(projection, self._connect_reader)
+        evaluator = Evaluator(projection, self._connect_evaluator, self._settings.liveness.rules())
         self._closing.push_async_callback(self._projector.stop)
         await self._projector.start()
-        self._service = self._made_service(projection, nc)
+        self._closing.push_async_callback(evaluator.stop)
+        await evaluator.start()
+        self._service = self._made_service(projection, nc, evaluator)
         self._server = HttpServer(create_app(self._service), self._listener)
         self._closing.push_async_callback(self._server.stop)
         await self._server.start()
@@ -131,7 +135,10 @@ class Core:
     async def _connect_reader(self) -> Client:
         return await connect(self._nats_url, name="fleetfold projector", nc=new_client())
 
-    def _made_service(self, projection: Projection, nc: Client) -> Service:
+    async def _connect_evaluator(self) -> Client:
+        return await connect(self._nats_url, name="fleetfold evaluator")
+
+    def _made_service(self, projection: Projection, nc: Client, evaluator: Evaluator) -> Service:
         projector = self._projector
         assert projector is not None, "the service shows what is read"
         return Service(
@@ -141,5 +148,7 @@ class Core:
             nats_url=self._nats_url,
             nc=nc,
             admin_token=token_of(self._settings),
+            liveness_mode=evaluator.mode,
+            outlook=evaluator.outlook,
             replica=self._replica,
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -22,24 +22,18 @@ from pydantic_settings import (
 )
 
 from fleetfold.addresses import DEFAULT_HTTP, host_and_port, is_loopback
+from fleetfold.liveness_settings import LivenessSettings
+from fleetfold.setting_group import Group
 
 ENV_PREFIX = "FLEETFOLD_"
 ENV_BETWEEN_LEVELS = "__"
 TOML_FILE = "fleetfold.toml"
 DEFAULT_BROKER_PORT = 4222
-GRACE_INTERVALS = 3
-# A grace of fewer intervals calls a node lost after one dropped beat and one late one.
 
 Secrets = tuple[SecretStr, ...]
 
 
-class _Group(BaseModel):
-    """One level of settings below the first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class NatsSettings(_Group):
+class NatsSettings(Group):
     """Where the broker is."""
 
     url: str | None = Field(
@@ -56,34 +50,7 @@ class NatsSettings(_Group):
         return url
 
 
-class LivenessSettings(_Group):
-    """How long silence may last."""
-
-    interval_s: float = Field(
-        default=10.0,
-        gt=0,
-        le=86_400,
-        description="Seconds between two heartbeats of an agent; fractions allowed",
-    )
-    grace_s: float = Field(
-        default=30.0,
-        gt=0,
-        le=864_000,
-        description="Silence after which a node is called lost, in seconds; at least 3 × the interval",
-    )
-
-    @model_validator(mode="after")
-    def _grace_covers_three_intervals(self) -> Self:
-        if self.grace_s < GRACE_INTERVALS * self.interval_s:
-            raise ValueError(
-                f"a grace of {self.grace_s:g} s is shorter than {GRACE_INTERVALS} × the interval of "
-                f"{self.interval_s:g} s: set the grace to {GRACE_INTERVALS * self.interval_s:g} s or more, "
-                f"or the interval to {self.grace_s / GRACE_INTERVALS:g} s or less"
-            )
-        return self
-
-
-class SqlSettings(_Group):
+class SqlSettings(Group):
     """Where analysts' SQL is answered."""
 
     url: str | None = Field(
@@ -113,7 +80,7 @@ class SqlSettings(_Group):
         return url
 
 
-class FuseSettings(_Group):
+class FuseSettings(Group):
     """The dialect `fuse`."""
 
     master_token: SecretStr | None = Field(
@@ -132,7 +99,7 @@ class FuseSettings(_Group):
     )
 
 
-class CaravanseraiSettings(_Group):
+class CaravanseraiSettings(Group):
     """The dialect `caravanserai`."""
 
     name_rule: Literal["label", "subdomain"] = Field(
@@ -140,7 +107,7 @@ class CaravanseraiSettings(_Group):
     )
 
 
-class AriaSettings(_Group):
+class AriaSettings(Group):
     """The dialect `aria-pin`."""
 
     agent_tokens: Secrets = Field(
@@ -148,14 +115,14 @@ class AriaSettings(_Group):
     )
 
 
-class HostReservation(_Group):
+class HostReservation(Group):
     """What a host keeps for itself."""
 
     vcpus: float = Field(default=0, ge=0)
     memory_bytes: int = Field(default=0, ge=0)
 
 
-class StratumSettings(_Group):
+class StratumSettings(Group):
     """The dialect `stratum`."""
 
     agent_tokens: Secrets = Field(
@@ -302,7 +269,7 @@ def leaves() -> tuple[Leaf, ...]:
     found: list[Leaf] = []
     for name, field in Settings.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, _Group):
+        if isinstance(inner, type) and issubclass(inner, Group):
             found += [_leaf((name, below), field) for below, field in inner.model_fields.items()]
         else:
             found.append(_leaf((name,), field))

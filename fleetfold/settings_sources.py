@@ -113,7 +113,7 @@ def _nearest(name: str, known: Mapping[str, Leaf]) -> str:
 
 
 def _is_json(leaf: Leaf) -> bool:
-    return "tuple" in str(leaf.annotation) or "HostReservation" in str(leaf.annotation)
+    return any(kind in str(leaf.annotation) for kind in ("tuple", "dict", "HostReservation"))
 
 
 def _refuse_bad_json(variable: str, text: str) -> None:

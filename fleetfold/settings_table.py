@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 
 from pydantic import BaseModel, SecretStr
+from pydantic_core import to_json
 
 from fleetfold.settings import Leaf, Settings, leaves
 
@@ -45,6 +46,10 @@ def masked(value: object) -> str:  # noqa: PLR0911 - one answer for each kind of
             return "on" if value else "off"
         case float():
             return f"{value:g}"
+        case dict() if not value:
+            return NOT_SET
+        case dict():
+            return str(to_json(value, exclude_none=True), "utf-8")
         case BaseModel():
             return value.model_dump_json()
         case _:
