@@ -82,7 +82,7 @@ def test_what_was_published_can_be_asked_for_at_once(service: Service) -> None:
 
     assert answer.status_code == 200, answer.text
     assert answer.json()["rows"] == [[f"z{number}", 75] for number in range(4)]
-    assert answer.json()["as_of"]["seq"] == 300
+    assert answer.json()["as_of"]["seq"] >= 300  # verdicts on silence are facts too
     wait_until(lambda: service.sql("FROM fleet.usage").json()["row_count"] == 1_200, what="usage is folded")
     assert service.replica()["state"] == "ready"
 
