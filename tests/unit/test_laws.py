@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby, pairwise
 from typing import Any
@@ -30,6 +31,7 @@ from tests.support.folding import Tables, decoded, folded
 from tests.support.strategies import NODES, Log, Record, fact_logs, placed, said
 
 ONE = NODES[:1]
+MUCH_LATER = timedelta(days=100)
 often = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 # A log has up to 16 facts; run with `--hypothesis-profile` of more examples after a change to the fold.
 
@@ -98,7 +100,8 @@ def test_a_duplicate_changes_nothing(log: Log, data: st.DataObject) -> None:
     twice = list(log)
     if log:
         at = data.draw(st.integers(0, len(log) - 1))
-        twice.insert(at + 1, log[at]._replace(seq=log[at].seq + 1))
+        again = log[at]._replace(seq=log[at].seq + 1, stored_at=log[at].stored_at + MUCH_LATER)
+        twice.insert(at + 1, again)
 
     _check_same_but_for_counters(once, folded(twice))
 
@@ -112,7 +115,7 @@ def test_a_duplicate_registration_changes_nothing_however_late(log: Log, data: s
     if at:
         first = data.draw(st.sampled_from(at))
         after = data.draw(st.integers(first, len(log) - 1))
-        again = log[first]._replace(seq=log[after].seq + 1, stored_at=log[after].stored_at)
+        again = log[first]._replace(seq=log[after].seq + 1, stored_at=log[after].stored_at + MUCH_LATER)
         twice.insert(after + 1, again)
 
     _check_same_but_for_counters(once, folded(twice))
