@@ -1,7 +1,7 @@
 """Check what the documents say against what is there: `python docs/check.py`.
 
-Three things: each relative link leads to a file, and to a heading where it names one; each path in backquotes
-exists; each generated part is what code says now. The commands of the README run in
+Each relative link leads to a file, and to a heading where it names one; each path in backquotes exists; each
+decision is listed; each generated part is what code says now. The commands of the README run in
 `tests/system/test_readme.py`.
 """
 
@@ -32,6 +32,7 @@ def complaints() -> Iterator[str]:
         text = FENCE.sub("", file.read_text("utf-8"))
         yield from _broken_links(file, text)
         yield from _lost_paths(file, text)
+    yield from _forgotten_decisions()
     for file in stale():
         yield f"{file.relative_to(ROOT)}: a generated part is stale: run `make docs`"
 
@@ -66,6 +67,14 @@ def _lost_paths(file: Path, text: str) -> Iterator[str]:
     for path in PATH.findall(text):
         if not (ROOT / path).exists():
             yield f"{file.relative_to(ROOT)}: there is no {path}"
+
+
+def _forgotten_decisions() -> Iterator[str]:
+    folder = ROOT / "docs" / "adr"
+    listed = (folder / "README.md").read_text("utf-8")
+    for decision in sorted(folder.glob("[0-9]*.md")):
+        if f"({decision.name})" not in listed:
+            yield f"docs/adr/README.md: {decision.name} is not listed"
 
 
 def main() -> int:

@@ -13,24 +13,30 @@ def test_the_documents_say_what_is_there() -> None:
     assert list(check.complaints()) == []
 
 
-def test_a_link_to_a_missing_file_or_heading_and_a_lost_path_are_found(
+def test_a_broken_link_a_lost_path_and_a_forgotten_decision_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "there.md").write_text("# One heading\n", "utf-8")
     wrong = tmp_path / "wrong.md"
     wrong.write_text(
-        "[a](there.md#one-heading) [b](gone.md) [c](there.md#two) [d](https://example.com/x) `events/gone.py`\n"
+        "[a](there.md#one-heading) [b](gone.md) [c](there.md#two) [d](https://example.com/x)\n"
+        "`events/gone.py`\n"
         "```sh\n[e](not-a-link.md)\n```\n",
         "utf-8",
     )
     monkeypatch.setattr(check, "ROOT", tmp_path)
     monkeypatch.setattr(check, "documents", lambda: [wrong])
     monkeypatch.setattr(check, "stale", list)
+    (tmp_path / "docs" / "adr").mkdir(parents=True)
+    (tmp_path / "docs" / "adr" / "README.md").write_text("[0001](0001-listed.md)\n", "utf-8")
+    for name in ("0001-listed.md", "0002-forgotten.md"):
+        (tmp_path / "docs" / "adr" / name).touch()
 
     assert list(check.complaints()) == [
         "wrong.md: the link gone.md leads nowhere",
         "wrong.md: there.md has no heading for #two",
         "wrong.md: there is no events/gone.py",
+        "docs/adr/README.md: 0002-forgotten.md is not listed",
     ]
 
 
