@@ -17,6 +17,8 @@ from projections.rows import FactRow, QuarantineRow
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MEMBER = b'"datacontenttype":"application/json","data":{'
 # How our own encoder ends an envelope. What follows is the data and a brace.
+SHORT = 15
+# A number of so many characters survives being read as a float.
 
 
 def fact_row(fact: Recorded) -> FactRow:
@@ -61,5 +63,13 @@ def _data(raw: bytes) -> str:
 
 
 def _read_again(raw: bytes) -> str:
-    tree: dict[str, Any] = json.loads(raw)
-    return json.dumps(tree.get("data") or {}, ensure_ascii=False, separators=(",", ":"))
+    tree: dict[str, Any] = _EXACT.decode(raw.decode())
+    return orjson.dumps(tree.get("data") or {}).decode()
+
+
+def _number(text: str) -> float | orjson.Fragment:
+    return float(text) if len(text) <= SHORT else orjson.Fragment(text)
+
+
+_EXACT = json.JSONDecoder(parse_int=orjson.Fragment, parse_float=_number, parse_constant=orjson.Fragment)
+# Python refuses to read an integer of thousands of digits, and a registration's digest is made of all digits.

@@ -142,6 +142,18 @@ def test_a_fact_is_kept_as_its_sender_wrote_it(payload: bytes, data: str) -> Non
     assert row.type == "fleetfold.agent.registered.v1"
 
 
+@pytest.mark.parametrize("number", ["7" * 5_000, "1.12345678901234567890", "NaN"])
+def test_a_number_that_no_float_holds_is_kept_as_it_was_written(number: str) -> None:
+    payload = (
+        f'{{"specversion":"1.0","data":{{"boot_id":"b1","seq":1,"x":{number}}},"id":"e","source":"/t",'
+        '"type":"fleetfold.agent.registered.v1"}'
+    )
+
+    [row] = folded(placed([Said(said(HERE, NODES[0]).subject, payload.encode())])).facts
+
+    assert row.data == f'{{"boot_id":"b1","seq":1,"x":{number}}}'
+
+
 def test_a_type_that_nobody_knows_is_kept_counted_and_skipped() -> None:
     node = life(HERE)
     event = _event(type="fleetfold.operator.knighted.v7", data={"title": "Sir"})
