@@ -141,11 +141,18 @@ def digests_at(cursor: duckdb.DuckDBPyConnection, seqs: list[int]) -> dict[NodeI
 
 
 def last_evidence(cursor: duckdb.DuckDBPyConnection, *, after: int) -> dict[NodeId, int]:
-    """Return which beat the last `lost` of each node knew of, for verdicts after a position in FLEET."""
+    """Return which beat the last `lost` of each node knew of, for verdicts after a position in FLEET.
+
+    A verdict that does not say it, or not in JSON that we write (any writer may put NaN into a member of its
+    own), is missing.
+    """
     parameters = {"after": after, "stem": _stem(Lost)}
     found: dict[NodeId, int] = {}
     for node_id, data in cursor.execute(LAST_DATA, parameters).fetchall():
-        beat_seq = orjson.loads(data).get("beat_seq")
+        try:
+            beat_seq = orjson.loads(data).get("beat_seq")
+        except orjson.JSONDecodeError:
+            continue
         if isinstance(beat_seq, int):
             found[node_id] = beat_seq
     return found

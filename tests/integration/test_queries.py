@@ -11,15 +11,16 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from events.facts import Alive, Allocated, Cordoned, Registered, Released, Resource, Retired
+from events.facts import Alive, Allocated, Cordoned, Lost, Registered, Released, Resource, Retired
 from events.ids import NodeId
 from projections import queries
 from projections.capacity_queries import capacity_at, capacity_history
 from projections.directory import NodeFilter
 from projections.projection import Projection
+from projections.roster_tables import last_evidence
 from tests.support.beating import stored
 from tests.support.stored import opened, told
-from tests.support.strategies import NODES, NOON, Log, fact_logs, placed, said
+from tests.support.strategies import NODES, NOON, Log, Said, fact_logs, placed, said
 
 N1, N2 = NODES
 
@@ -40,6 +41,7 @@ LOG = placed(
     ]
 )
 """A fact each second from noon on."""
+LOST = Lost(beat_seq=7, silent_s=30.0, grace_s=30.0)
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +197,21 @@ def test_released_work_gives_its_capacity_back(tmp_path: Path) -> None:
         told(projection, LOG[:5], [more[0]._replace(seq=6)])
 
         assert [(one.allocated, one.free) for one in projection.capacity()] == [(Decimal(0), Decimal(12))]
+
+
+def test_a_verdict_with_a_member_that_is_no_json_hides_no_other_evidence(tmp_path: Path) -> None:
+    odd = (
+        b'{"specversion":"1.0","id":"e","source":"/t","type":"fleetfold.liveness.lost.v1",'
+        b'"datacontenttype":"application/json","data":{"silent_s":30,"grace_s":30,"beat_seq":5,"x":NaN}}'
+    )
+    log = placed(
+        [
+            said(Registered(boot_id="b1", seq=1), N1),
+            said(Registered(boot_id="b2", seq=1), N2),
+            Said(said(LOST, N1).subject, odd),
+            said(LOST, N2),
+        ]
+    )
+
+    with opened(tmp_path) as projection, closing(told(projection, log).cursor()) as cursor:
+        assert last_evidence(cursor, after=0) == {N2: 7}
