@@ -138,17 +138,18 @@ class Directory:
             self._states[state]: count for state, count in zip(states.tolist(), counts.tolist(), strict=True)
         }
 
-    def numbers_by(self, name: str) -> list[Int64s]:
-        """Return the numbers of the nodes that have the same text in one of TEXTS, a group for each text.
+    def grouped(self, name: str) -> tuple[Int64s, Int64s]:
+        """Return the numbers of nodes, those of one text of TEXTS side by side, and where each group begins.
 
         Without nodes that are lost or retired. The groups are in no order.
         """
         state = self._texts[_STATE][self._numbers]
         numbers = self._numbers[(state != _RETIRED) & (state != _LOST)]
-        _, groups = np.unique(self._texts[_COLUMN[name]][numbers], return_inverse=True)
-        order = np.argsort(groups, kind="stable")
-        ends = np.flatnonzero(np.diff(groups[order])) + 1
-        return [group for group in np.split(numbers[order], ends) if len(group)]
+        texts = self._texts[_COLUMN[name]][numbers]
+        order = np.argsort(texts)
+        ordered = texts[order]
+        begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+        return numbers[order], begins
 
     def _fitting(self, asked: NodeFilter, numbers: Int64s) -> Int64s:
         """Return the positions in `numbers` of the nodes that fit."""

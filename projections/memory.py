@@ -86,20 +86,18 @@ class Memory:
 
     def used_by(self, group: Group) -> dict[tuple[str, str | None], float]:
         """Return the sums of what nodes that are not lost or retired measured last, by resource and place."""
-        names = self.resources.names
-        if group == "resource":
-            everywhere = [(None, numbers) for numbers in self.directory.numbers_by("state")]
-        else:
-            everywhere = []
-            for numbers in self.directory.numbers_by(group):
-                some = unpack(self.packed[self.index.node_id(int(numbers[0]))])
-                everywhere.append((getattr(some, group), numbers))
+        numbers, begins = self.directory.grouped("state" if group == "resource" else group)
         used: dict[tuple[str, str | None], float] = {}
-        for place, numbers in everywhere:
-            for resource, value in self.last_use.sums(numbers).items():
-                key = names[resource], place
+        for begin, sums in zip(begins.tolist(), self.last_use.sums(numbers, begins), strict=True):
+            place = None if group == "resource" else self._place(int(numbers[begin]), group)
+            for resource, value in sums.items():
+                key = self.resources.names[resource], place
                 used[key] = used.get(key, 0.0) + value
         return used
+
+    def _place(self, number: int, group: Group) -> str | None:
+        place: str | None = getattr(unpack(self.packed[self.index.node_id(number)]), group)
+        return place
 
     def last_contacts(self) -> tuple[list[NodeId], Int64s]:
         """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""

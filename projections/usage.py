@@ -98,14 +98,27 @@ class LastUse:
         values += self._others.get(node, {}).items()
         return {resources.names[at]: None if np.isnan(value) else value for at, value in values}
 
-    def sums(self, nodes: Int64s) -> dict[int, float]:
-        """Return the sum of the last values of some nodes, by the number of the resource."""
+    def sums(self, nodes: Int64s, begins: Int64s) -> list[dict[int, float]]:
+        """Return for each group of nodes the sum of their last values, by the number of the resource.
+
+        A group goes from one of `begins` to the next; each node is in one.
+        """
+        if not len(begins):
+            return []
         table = self._table[nodes]
         is_number = np.isfinite(table)
-        sums = np.where(is_number, table, 0.0).sum(axis=0)
-        found = {int(at): float(sums[at]) for at in np.flatnonzero(is_number.any(axis=0))}
-        for node in set(self._others).intersection(nodes.tolist()) if self._others else ():
-            for resource, value in self._others[node].items():
-                if np.isfinite(value):
-                    found[resource] = found.get(resource, 0.0) + value
+        sums = np.add.reduceat(np.where(is_number, table, 0.0), begins, axis=0)
+        is_there = np.logical_or.reduceat(is_number, begins, axis=0)
+        found: list[dict[int, float]] = [
+            {at: float(sums[group, at]) for at in np.flatnonzero(is_there[group]).tolist()}
+            for group in range(len(begins))
+        ]
+        if self._others:
+            group_of = np.full(len(self._table), -1)
+            group_of[nodes] = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(nodes)))
+            for node, values in self._others.items():
+                group = int(group_of[node])
+                for resource, value in values.items() if group >= 0 else ():
+                    if np.isfinite(value):
+                        found[group][resource] = found[group].get(resource, 0.0) + value
         return found

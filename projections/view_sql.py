@@ -114,49 +114,33 @@ ZONES = """
     ) AS z
 """
 
+# A fact is about one node and begins one band at most, and no band begins before an earlier one of its node.
 NODES_AT = """
     SELECT
-        b.node_id, b.band.state, b.band.liveness, b.band.intent, b.band.schedulable, b.band.region,
-        b.band.zone, b.band.pool, b.band.incarnation, b.band.valid_from, b.band.cause_seq, b.band.cause_type,
-        b.band.actor, b.band.reason
-    FROM (
-        SELECT
-            h.node_id,
-            arg_max(
-                {
-                    'state': h.state, 'liveness': h.liveness, 'intent': h.intent, 'schedulable':
-                    h.schedulable, 'region': h.region, 'zone': h.zone, 'pool': h.pool, 'incarnation':
-                    h.incarnation, 'valid_from': h.valid_from, 'cause_seq': h.cause_seq, 'cause_type':
-                    h.cause_type, 'actor': h.actor, 'reason': h.reason
-                },
-                h.cause_seq
-            ) AS band
-        FROM main.node_history AS h
-        WHERE h.valid_from <= t::TIMESTAMPTZ
-        GROUP BY h.node_id
-    ) AS b
+        h.node_id, h.state, h.liveness, h.intent, h.schedulable, h.region, h.zone, h.pool, h.incarnation,
+        h.valid_from, h.cause_seq, h.cause_type, h.actor, h.reason
+    FROM main.node_history AS h
+    WHERE h.cause_seq IN (
+        SELECT max(b.cause_seq)
+        FROM main.node_history AS b
+        WHERE b.valid_from <= t::TIMESTAMPTZ
+        GROUP BY b.node_id
+    )
 """
 
 CAPACITY_AT = """
     SELECT
-        b.node_id, b.resource, b.band.status, b.band.total, b.band.reserved, b.band.ratio, b.band.allocatable,
-        b.band.allocated, b.band.free, b.band.valid_from, b.band.cause_seq
+        b.node_id, b.resource, b.status, b.total, b.reserved, b.ratio, b.allocatable, b.allocated, b.free,
+        b.valid_from, b.cause_seq
     FROM (
         SELECT
-            h.node_id, h.resource,
-            arg_max(
-                {
-                    'status': h.status, 'total': h.total, 'reserved': h.reserved, 'ratio': h.ratio,
-                    'allocatable': h.allocatable, 'allocated': h.allocated, 'free': h.free,
-                    'valid_from': h.valid_from, 'cause_seq': h.cause_seq
-                },
-                h.cause_seq
-            ) AS band
+            h.node_id, h.resource, h.status, h.total, h.reserved, h.ratio, h.allocatable, h.allocated, h.free,
+            h.valid_from, h.cause_seq
         FROM main.capacity_history AS h
         WHERE h.valid_from <= t::TIMESTAMPTZ
-        GROUP BY h.node_id, h.resource
+        QUALIFY row_number() OVER (PARTITION BY h.node_id, h.resource ORDER BY h.cause_seq DESC) = 1
     ) AS b
-    WHERE b.band.status <> 'absent'
+    WHERE b.status <> 'absent'
 """
 
 _DIFF_MEMBERS = (
