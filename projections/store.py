@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 
 from events.errors import StoreError
-from projections.damaged import Recovery, is_held_elsewhere, move_aside, reason_outside
+from projections.damaged import Recovery, Word, is_held_elsewhere, move_aside, reason_outside
 from projections.tables import META, TABLES, TABLES_VERSION
 from projections.views import SCHEMA, create_views
 
@@ -55,6 +56,9 @@ class Store:
         self.path, self.recovered = path, None
         self._settings, self._lock = settings, lock
         self._cursors: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+        # Held while cursors are given out and while all are closed: one that slipped through would keep the
+        # old database alive in this process, and the fresh file would be the old one again.
+        self._opening = threading.Lock()
         self._root: duckdb.DuckDBPyConnection
         self._writer: duckdb.DuckDBPyConnection
 
@@ -73,17 +77,23 @@ class Store:
         return store
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection for one reader thread, which closes it; times are shown in UTC."""
-        cursor = self._root.cursor()
-        self._cursors.add(cursor)
-        return cursor
+        """Return a connection for one reader thread, which closes it; times are shown in UTC.
+
+        Waits while the store starts over.
+        """
+        with self._opening:
+            cursor = self._root.cursor()
+            self._cursors.add(cursor)
+            return cursor
 
     def start_over(self, *, why: str) -> None:
-        """Move the file aside and go on with a fresh one. Cursors that were given out are closed."""
-        self._close_connections()
-        self.recovered = move_aside(self.path, "damaged", why=why)
-        self._connect()
-        self._make_tables()
+        """Move the file aside and go on with a fresh one. Cursors that were given out are closed.
+
+        Raises StoreError where there is no room for a fresh one; it may be called again then.
+        """
+        with self._opening:
+            self._close_connections()
+            self._begin_empty("damaged", why=why)
 
     def load(
         self, read: Callable[[duckdb.DuckDBPyConnection], Loaded], *, empty: Callable[[], Loaded]
@@ -127,7 +137,8 @@ class Store:
 
     def close(self) -> None:
         """Close every connection and give the file free. Closing twice is fine."""
-        self._close_connections()
+        with self._opening:
+            self._close_connections()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -152,11 +163,17 @@ class Store:
             self._make_tables()
         elif found != TABLES_VERSION:
             self._close_connections()
-            self.recovered = move_aside(
-                self.path, "outdated", why=f"its tables have version {found}, ours have {TABLES_VERSION}"
-            )
+            self._begin_empty("outdated", why=f"its tables have version {found}, ours have {TABLES_VERSION}")
+
+    def _begin_empty(self, word: Word, *, why: str) -> None:
+        try:
+            self.recovered = move_aside(self.path, word, why=why)
             self._connect()
-            self._make_tables()
+        except duckdb.Error as err:
+            raise self._translated(err) from err
+        except OSError as err:
+            raise StoreError(str(self.path), why=f"it cannot be moved aside: {err.strerror}") from err
+        self._make_tables()
 
     def _connect(self) -> None:
         self._root = duckdb.connect(self.path, config=self._config())

@@ -314,6 +314,21 @@ def test_a_database_that_broke_while_it_was_open_is_begun_anew_by_reopening(left
         assert asked(projection, "SELECT count(*) FROM fleet.nodes") == [(1,)]
 
 
+def test_beginning_anew_without_a_folder_is_said_and_works_once_there_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    with closing(Projection.open(folder / "store.duckdb")) as projection:
+        told(projection, SOME_FACTS)
+        shutil.rmtree(folder)
+
+        with pytest.raises(StoreError, match="there is no folder"):
+            projection.reopen(why="a test")
+        folder.mkdir()
+        projection.reopen(why="a test")
+
+        told(projection, SOME_FACTS)
+        assert asked(projection, "SELECT count(*) FROM fleet.nodes") == [(1,)]
+
+
 def test_times_are_shown_in_utc_whatever_the_process_lives_in(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store.duckdb", StoreSettings())
     with closing(store), closing(store.cursor()) as cursor:
