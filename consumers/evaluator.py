@@ -138,6 +138,10 @@ class Evaluator:
             self._was_away = True
             try:
                 await self._watch(nc)
+            except nats.errors.Error as err:
+                # Closed, or lost with more questions on their way than it keeps: the next one goes on.
+                log.warning("the evaluator's connection failed", extra={"why": str(err)})
+                await asyncio.sleep(AGAIN_S)
             finally:
                 await self._judge.end()
                 await nc.close()
@@ -161,7 +165,8 @@ class Evaluator:
                 if self._picture.watch.last_look is not None:
                     now = time.monotonic()
                     self._picture.refresh(now)
-                    await self._judge.round(nc, self._picture, now=now)
+                    if not self._picture.is_outdated:
+                        await self._judge.round(nc, self._picture, now=now)
             except StoreError as err:
                 log.info("the tables were closed", extra={"why": err.why})
                 await asyncio.sleep(AGAIN_S)

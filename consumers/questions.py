@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
+
+import nats.errors
 
 from events.asks import Ask, encode_ask
 from events.subjects import ask_subject
@@ -52,7 +55,8 @@ class Questions:
         """Listen no more; twice is fine."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and self._nc is not None and not self._nc.is_closed:
-            await subscription.unsubscribe()
+            with contextlib.suppress(nats.errors.Error):  # the connection is going, and it goes along
+                await subscription.unsubscribe()
 
     async def ask(self, picture: Picture, *, now: float) -> None:
         """Ask whoever beat since the last time and has to be asked."""
