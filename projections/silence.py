@@ -88,7 +88,7 @@ def watched_silence(spoke: Floats, *, until: float, interval_s: Floats, gaps: Se
             break
         was_silent = spoke < gap.end
         before_s = silent_s + np.maximum(gap.begin - counts_from, 0.0)
-        again_from = np.full(len(spoke), gap.end)
+        again_from = np.full(len(spoke), gap.end, np.float64)
         if gap.kind != "pause":
             before_s = np.where(before_s < LATE_INTERVALS * interval_s, 0.0, before_s)
         if gap.kind == "outage":

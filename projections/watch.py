@@ -96,7 +96,7 @@ class Sights:
         return self._asked[at] if at >= 0 else -math.inf
 
     def dated(self, seqs: Int64s, stored_s: Floats, *, now: float) -> Floats:
-        """Return when records were stored, on the steady clock: too late rather than too early."""
+        """Return when records were stored, on the steady clock: between the looks before and after each."""
         if not self._heads:
             return np.full(len(seqs), now)
         count = len(self._heads)
@@ -104,9 +104,7 @@ class Sights:
         offsets = np.array(self._offsets)
         lower = np.array([self._not_before, *self._asked])[after]
         upper = np.array([*self._answered, now])[after]
-        nearest = np.minimum(after, count - 1)
-        stepped = np.abs(offsets[nearest] - offsets[np.maximum(after - 1, 0)]) > STEP_S
-        guess = np.where(stepped, upper, stored_s + offsets[nearest])
+        guess = stored_s + offsets[np.minimum(after, count - 1)]
         return np.clip(guess, lower, np.maximum(lower, upper))
 
     def forget(self, cursor: Cursor) -> None:
