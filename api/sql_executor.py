@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -170,7 +170,7 @@ class SqlExecutor:
         self._guard.check(statement.sql)
         with (
             self._connection() as connection,
-            self._watchdog.watching(connection.interrupt, limit_s=statement.timeout_s) as watch,
+            self._watchdog.watching(_interrupt(connection), limit_s=statement.timeout_s) as watch,
         ):
             call.stop = lambda: self._watchdog.cancel(watch)
             if call.is_cancelled:
@@ -259,6 +259,16 @@ class SqlExecutor:
         except (duckdb.Error, RuntimeError):
             return False
         return True
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection) -> Callable[[], None]:
+    """Return what interrupts a statement; nothing where its connection was closed by another thread."""
+
+    def interrupt() -> None:
+        with suppress(duckdb.ConnectionException):
+            connection.interrupt()
+
+    return interrupt
 
 
 def _streamed(

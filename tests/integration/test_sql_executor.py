@@ -7,7 +7,8 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from api.service import StreamReading
 from api.sql_engine import LockedCursors
 from api.sql_errors import (
     SqlCancelledError,
@@ -515,3 +517,29 @@ def test_tables_that_are_closed_or_begun_anew_are_said_to_be_away(tmp_path: Path
 
     assert (before, anew) == ([1], [0])
     assert away.value.status == 503
+
+
+def test_a_statement_whose_tables_were_closed_meanwhile_does_not_end_the_watchdog(tmp_path: Path) -> None:
+    has_expired = threading.Event()
+    watchdog = Watchdog(end=lambda _why: has_expired.set(), arm=no_alarm, overstay=timedelta(0))
+    watchdog.start()
+
+    with fleet(tmp_path) as made:
+
+        def closed_meanwhile() -> Mapping[str, StreamReading]:
+            made.projection.close()
+            assert has_expired.wait(20)
+            return made.readings
+
+        executor = SqlExecutor(
+            made.projection.cursor,
+            guard=AnyStatement(),
+            watchdog=watchdog,
+            limits=LIMITS,
+            readings=closed_meanwhile,
+            end=never_ends,
+        )
+        with pytest.raises(SqlTimeoutError):
+            _run(executor, "SELECT 1", timeout_s=0.05)
+
+    watchdog.stop()
