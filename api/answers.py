@@ -12,14 +12,14 @@ from api.json_text import dumps
 from api.positions import Positions
 from api.problems import POSITION_NOT_REACHED, ProblemError
 from api.questions import Questions
+from events.streams import BEATS_NAME, FLEET_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from api.service import Service
 
-FLEET = "FLEET"
-READ_STREAMS = (FLEET, "BEATS")
+READ_STREAMS = (FLEET_NAME, BEATS_NAME)
 MIN_SEQ_WITHIN = timedelta(seconds=5)
 # Longer than any commit takes with the reader up to date (under 1 s), shorter than the time-outs of usual
 # clients and proxies (10 to 30 s), so that the caller reads our problem and not theirs.
@@ -60,7 +60,7 @@ class Answers:
 
     def as_of(self, *, at: datetime | None = None) -> AsOf:
         """Return what holds for an answer that is read from now on; `at` where it is about the past."""
-        cursor = self.projection.cursors().get(FLEET)
+        cursor = self.projection.cursors().get(FLEET_NAME)
         lag_ms = self.lag_ms()
         if lag_ms is not None:
             time = datetime.now(UTC) - timedelta(milliseconds=lag_ms)
@@ -72,7 +72,7 @@ class Answers:
             time = at if time is None else min(at, time)
         if cursor:
             return AsOf(epoch=cursor.epoch, seq=cursor.seq, time=time, lag_ms=lag_ms)
-        reading = self.service.readings().get(FLEET)
+        reading = self.service.readings().get(FLEET_NAME)
         return AsOf(epoch=reading.epoch if reading else "", seq=0, time=time, lag_ms=lag_ms)
 
     def lag_ms(self) -> int | None:
@@ -84,9 +84,9 @@ class Answers:
 
     async def reached(self, min_seq: int | None) -> None:
         """Wait until FLEET is folded up to `min_seq`; raise position_not_reached after the bound."""
-        if min_seq is None or self.positions.seq(FLEET) >= min_seq:
+        if min_seq is None or self.positions.seq(FLEET_NAME) >= min_seq:
             return
-        found = await self.positions.wait_for(FLEET, min_seq, within=MIN_SEQ_WITHIN)
+        found = await self.positions.wait_for(FLEET_NAME, min_seq, within=MIN_SEQ_WITHIN)
         if found < min_seq:
             raise ProblemError(
                 POSITION_NOT_REACHED,

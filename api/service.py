@@ -79,8 +79,3 @@ class Service:
     liveness_mode: Callable[[], str] = lambda: "off"
     outlook: Callable[[NodeId], Outlook | None] = lambda _node: None
     replica: Callable[[], Replica] = _no_replica
-
-    @property
-    def sql_url(self) -> str | None:
-        """Return where SQL is forwarded to, or None while there is nobody to answer."""
-        return self.replica().url

@@ -38,9 +38,10 @@ from api.sql_errors import (
 )
 from api.sql_executor import Call
 from api.sql_formats import Format, chosen
-from api.sql_position import FLEET, as_of
+from api.sql_position import as_of
 from api.sql_request import MAX_BODY_BYTES, statement_of
 from api.sql_schema import schema_of
+from events.streams import FLEET_NAME
 
 if TYPE_CHECKING:
     import duckdb
@@ -136,8 +137,8 @@ class SqlReplica:
 
     async def _reached(self, min_seq: int) -> None:
         """Wait until FLEET is folded up to a position; raise SqlPositionError after the bound."""
-        if self._positions.seq(FLEET) < min_seq:
-            reached = await self._positions.wait_for(FLEET, min_seq, within=MIN_SEQ_WITHIN)
+        if self._positions.seq(FLEET_NAME) < min_seq:
+            reached = await self._positions.wait_for(FLEET_NAME, min_seq, within=MIN_SEQ_WITHIN)
             if reached < min_seq:
                 raise SqlPositionError(min_seq=min_seq, reached=reached)
 

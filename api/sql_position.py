@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from events.streams import BEATS_NAME, FLEET_NAME
 from projections.tables import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 
     from api.service import StreamReading
 
-FLEET = "FLEET"
-READ_STREAMS = (FLEET, "BEATS")
+READ_STREAMS = (FLEET_NAME, BEATS_NAME)
 
 POSITIONS = f"""
     SELECT stream, epoch, seq, stored_at_ns
@@ -35,7 +35,7 @@ def as_of(
     positions = {
         stream: (epoch, seq, at_ns) for stream, epoch, seq, at_ns in snapshot.execute(POSITIONS).fetchall()
     }
-    epoch, seq, stored_at_ns = positions.get(FLEET, ("", 0, 0))
+    epoch, seq, stored_at_ns = positions.get(FLEET_NAME, ("", 0, 0))
     lags = [reading.lag_ms for stream in READ_STREAMS if (reading := readings.get(stream)) is not None]
     known = [lag for lag in lags if lag is not None]
     lag_ms = round(max(known)) if len(known) == len(READ_STREAMS) else None
@@ -49,5 +49,5 @@ def as_of(
         "seq": seq,
         "time": time,
         "lag_ms": lag_ms,
-        "beats_seq": positions.get("BEATS", ("", 0, 0))[1],
+        "beats_seq": positions.get(BEATS_NAME, ("", 0, 0))[1],
     }

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from api.sql_formats import FORMATS
 from api.sql_functions import ALLOWED
 from api.sql_guard import MAX_STATEMENT_CHARACTERS
-from api.sql_tree import SCHEMA, Relations, lowered
+from api.sql_tree import Relations, lowered
+from projections.views import SCHEMA
 
 if TYPE_CHECKING:
     import duckdb

@@ -12,14 +12,12 @@ from api.models import AliveAnswer, ReadyAnswer, StatusAnswer
 from api.parameters import Parameters
 from api.problems import NOT_READY, ProblemError
 from api.routing import native_router
+from events.streams import BEATS_NAME, CHANGES_NAME
 from projections.derive import RETIRED
 
 if TYPE_CHECKING:
     from api.service import Replica, StreamReading
     from events.log import Cursor
-
-BEATS = "BEATS"
-CHANGES = "CHANGES"
 
 
 def router(answers: Answers) -> APIRouter:
@@ -53,13 +51,13 @@ async def of_service(answers: Answers, asked: Parameters) -> Answer:
     as_of = answers.as_of()
     cursors, readings = answers.projection.cursors(), answers.service.readings()
     by_state = answers.projection.count_by_state()
-    changes = readings.get(CHANGES)
+    changes = readings.get(CHANGES_NAME)
     service = answers.service
     return answer(
         {
             "epoch": as_of.epoch,
             "fleet_seq": as_of.seq,
-            "beats_seq": _seq(cursors.get(BEATS)),
+            "beats_seq": _seq(cursors.get(BEATS_NAME)),
             "changes_seq": changes.head if changes else None,
             "lag_ms": as_of.lag_ms,
             "nodes": sum(count for word, count in by_state.items() if word != RETIRED),
