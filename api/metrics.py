@@ -131,7 +131,7 @@ def _reading(answers: Answers) -> list[Metric]:
     folded = GaugeMetricFamily("fleetfold_folded_seq", "The last record that is folded", labels=["stream"])
     head = GaugeMetricFamily("fleetfold_head_seq", "The last record that the broker holds", labels=["stream"])
     pending = GaugeMetricFamily(
-        "fleetfold_pending", "Records read from the broker's side later", labels=["stream"]
+        "fleetfold_pending", "Records that the broker holds and that are not folded yet", labels=["stream"]
     )
     generations = CounterMetricFamily(
         "fleetfold_reader_generations",

@@ -68,7 +68,7 @@ class Resource(Shape):
     used: Amount | None = Field(description="the latest measurement, none of the five")
     last_known: Amount | None = Field(description="the total before it became unknown, while it is")
     source: str | None = Field(description="where the node says the number came from")
-    flags: list[str] = Field(description="`over_reserved`, `overcommitted`")
+    flags: list[str] = Field(description="`over_reserved`, `overcommitted`, `out_of_range`")
 
 
 class Device(Shape):
@@ -322,9 +322,7 @@ class StreamStatus(Shape):
     epoch: str | None
     seq: int | None = Field(description="the last record folded; null: this process does not fold it")
     head: int | None = Field(description="the last record that the broker said it holds")
-    pending: int | None = Field(
-        description="records that the broker still held back when the last batch came"
-    )
+    pending: int | None = Field(description="records up to `head` that are not folded yet")
     lag_ms: int | None
     generations: int = Field(description="consumers made so far: 1 unless something broke")
     holes: int = Field(description="records that are missing and proven deleted")

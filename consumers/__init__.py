@@ -1,1 +1,1 @@
-"""Floor 3: what reads the streams (reader, projector loop)."""
+"""Floor 3: what reads the streams (reader, projector, evaluator, rebuilding)."""

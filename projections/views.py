@@ -69,7 +69,7 @@ _PLACES = {
 _CAUSE = {
     "cause_seq": "sequence in FLEET of the fact that began the band",
     "cause_type": "type of that fact",
-    "actor": "who decided it, empty where nobody did",
+    "actor": "who decided it, else who wrote the fact: agent, operator, platform or liveness",
     "reason": "why, as the actor said",
 }
 _NUMBERS = {
@@ -110,7 +110,7 @@ VIEWS = (
             "labels": "reported labels with the declared ones over them; read one as labels['key']",
             "annotations": "declared annotations",
             "addresses": "addresses as reported",
-            "conditions": "what is remarkable: clock_skew, duplicate_address, overcommitted, …",
+            "conditions": "what is remarkable: leaving, identity_conflict, overcommitted, …",
             "boot_id": "the run of its agent that registered last",
             "machine_id": "the hardware it reports, which tells a reboot from a replacement",
             "incarnation": "counts the machines that had this id, from 1",
@@ -245,7 +245,7 @@ VIEWS = (
             "seq": "counts the announcements of this log, from 1",
             "at": f"when it became so; {_AT}",
             "node_id": _NODE,
-            "kind": "state, capacity, identity, labels, intent, lifecycle or address",
+            "kind": "identity, lifecycle, state, schedulable, intent, location, address, labels or capacity",
             "detail": "what of it, such as lost in state.lost",
             "before": "what it was, as JSON",
             "after": "what it is, as JSON",
