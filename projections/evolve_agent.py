@@ -26,7 +26,6 @@ from projections.state import INVENTORY, PREVIOUS_BOOTS, NodeState
 _UNREACHABLE = "error"
 # What `source` says where the agent could not ask whoever knows a total: then no number, not even 0, is one.
 
-_HEAD = slice(0, INVENTORY.start)
 _TAIL = slice(INVENTORY.stop, None)
 _EMPTY_TAIL = tuple([NodeState._field_defaults[name] for name in NodeState._fields[_TAIL]])
 IDENTICAL = NodeState._fields.index("identical")
