@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -44,6 +44,13 @@ class Placement:
     pool: str | None = None
     role: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class Disk(NamedTuple):
+    """How large one disk is, and how much of it is used."""
+
+    total_bytes: int
+    used_bytes: int
 
 
 def machine_id(root: Path = Path("/")) -> str | None:
@@ -97,10 +104,11 @@ def usage() -> dict[str, int | float]:
     used: dict[str, int | float] = {
         "cpu": float(Decimal(psutil.cpu_percent() * cores / 100).quantize(_THOUSANDTH)),
         "memory": psutil.virtual_memory().total - psutil.virtual_memory().available,
-        "disk": sum(psutil.disk_usage(mount).used for mount in _mounts()),
     }
-    if cards := gpus():
-        used["gpu"] = float(Decimal(sum(card.busy or 0 for card in cards)).quantize(_THOUSANDTH))
+    if disks := _disks():
+        used["disk"] = sum(disk.used_bytes for disk in disks)
+    if busy := [card.busy for card in gpus() or () if card.busy is not None]:
+        used["gpu"] = float(Decimal(sum(busy)).quantize(_THOUSANDTH))
     return used
 
 
@@ -108,7 +116,7 @@ def _resources(cards: tuple[Gpu, ...] | None) -> dict[str, dict[str, Any]]:
     totals: dict[str, int] = {
         "cpu": psutil.cpu_count() or 0,
         "memory": psutil.virtual_memory().total,
-        "disk": sum(psutil.disk_usage(mount).total for mount in _mounts()),
+        "disk": sum(disk.total_bytes for disk in _disks()),
     }
     for card in cards or ():
         totals["gpu"] = totals.get("gpu", 0) + 1
@@ -120,12 +128,24 @@ def _resources(cards: tuple[Gpu, ...] | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _mounts() -> list[str]:
-    """Return one mount point of each disk, so that a disk that is mounted twice counts once."""
+def _disks() -> list[Disk]:
+    """Return each disk that can be read, once, however often it is mounted; the root where there is none."""
     by_device: dict[str, str] = {}
     for part in psutil.disk_partitions(all=False):
         by_device.setdefault(part.device, part.mountpoint)
-    return [mount for mount in by_device.values() if Path(mount).is_dir()] or ["/"]
+    found = [disk for mount in by_device.values() if (disk := _disk(mount)) is not None]
+    return found or [disk for disk in [_disk("/")] if disk is not None]
+
+
+def _disk(mount: str) -> Disk | None:
+    """Return a disk by a folder that it is mounted on; None for a file, or what this user may not see."""
+    try:
+        if not Path(mount).is_dir():
+            return None
+        found = psutil.disk_usage(mount)
+    except OSError:
+        return None
+    return Disk(found.total, found.used)
 
 
 def _addresses() -> list[str]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import psutil
+import pytest
 
 from fleetfold.agent.machine import BOOT_ID_FILE, Placement, boot_id, inventory, machine_id, usage
 
@@ -71,6 +72,16 @@ def test_the_inventory_says_what_the_machine_has_and_nothing_that_moves() -> Non
     assert first["labels"]["tier"] == "gold"
     assert "127.0.0.1" not in first.get("addresses", [])
     assert "region" not in first
+
+
+def test_a_disk_that_may_not_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(mount: str) -> None:
+        raise PermissionError(mount)
+
+    monkeypatch.setattr(psutil, "disk_usage", refused)
+
+    assert "disk" not in usage()
+    assert "disk" not in inventory(Placement(), interval_s=10, version="1")["resources"]
 
 
 def test_usage_stays_within_what_there_is() -> None:
