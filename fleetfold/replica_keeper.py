@@ -133,10 +133,12 @@ class ReplicaKeeper:
         import httpx  # noqa: PLC0415 - loaded above
 
         try:
-            answer = (await client.get(f"{url}/fleet/v1/status")).json()
+            answer = await client.get(f"{url}/fleet/v1/status")
+            if not answer.is_success:
+                return None
+            return _described(answer.json(), url=url, restarts=self._restarts)
         except (httpx.TransportError, ValueError):
             return None
-        return _described(answer, url=url, restarts=self._restarts)
 
     def _url(self) -> str | None:
         try:
