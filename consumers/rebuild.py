@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BATCH = 20_000
 STREAMS = (FLEET_NAME, BEATS_NAME)
-BUILDING = ProjectionSettings(store=StoreSettings(checkpoint_at="1GB"))
+BUILDING = ProjectionSettings(store=StoreSettings(checkpoint_at="1GB", checkpoint_behind="1GB"))
 # What is being built is thrown away by a crash, so its file is written as seldom as the disk allows: with
 # the 16 MB of a service, nearly each commit writes it, at 120 µs of CPU a fact.
 

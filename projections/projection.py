@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 TRIM_EVERY = timedelta(seconds=10)
 # Of the log's time. Often, so that each deletion is small: 10 s of 20,000 beats a second are 400,000 samples.
 
+BEHIND = 100_000
+# Records: several seconds of folding, in which nobody sees the present anyway.
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -196,6 +199,7 @@ class Projection:
         if new.is_nothing:
             return Applied(batch.stream, before.cursor, 0, new.skipped, 0, (), 0, {}, batch.pending)
         reached = Checkpoint(batch.cursor, before.holes + len(new.holes))
+        self._store.set_pace(is_behind=batch.pending > BEHIND)
         match batch.stream:
             case "FLEET":
                 applied = self._apply_facts(new, reached)

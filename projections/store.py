@@ -42,11 +42,16 @@ HIDING = frozenset({SCHEMA, "main", "system", "temp"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """How DuckDB is opened. `checkpoint_at` is the size at which a commit writes the WAL into the file."""
+    """How DuckDB is opened.
+
+    `checkpoint_at` is the size at which a commit writes the WAL into the file, `checkpoint_behind` that
+    while the log is far ahead: then a stall matters less than writing each block seldom.
+    """
 
     memory_limit: str = "1GB"
     threads: int = 2
     checkpoint_at: str = "16MB"
+    checkpoint_behind: str = "128MB"
 
 
 class Store:
@@ -55,6 +60,7 @@ class Store:
     def __init__(self, path: Path, settings: StoreSettings, lock: int) -> None:
         self.path, self.recovered = path, None
         self._settings, self._lock = settings, lock
+        self._is_behind = False
         self._cursors: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
         # Held while cursors are given out and while all are closed: one that slipped through would keep the
         # old database alive in this process, and the fresh file would be the old one again.
@@ -126,6 +132,17 @@ class Store:
         except duckdb.Error as err:
             raise self._translated(err) from err
 
+    def set_pace(self, *, is_behind: bool) -> None:
+        """Say whether the log is far ahead. Called by the writer thread only, between transactions."""
+        if is_behind == self._is_behind:
+            return
+        size = self._settings.checkpoint_behind if is_behind else self._settings.checkpoint_at
+        try:
+            self._writer.execute("SET GLOBAL wal_autocheckpoint = $size", {"size": size})
+        except duckdb.Error as err:
+            raise self._translated(err) from err
+        self._is_behind = is_behind
+
     def checkpoint(self) -> None:
         """Write the WAL into the file. Called by the writer thread only, between transactions."""
         try:
@@ -176,6 +193,7 @@ class Store:
         self._make_tables()
 
     def _connect(self) -> None:
+        self._is_behind = False
         self._root = duckdb.connect(self.path, config=self._config())
         self._root.execute("SET GLOBAL TimeZone = 'UTC'")
         self._writer = self._root.cursor()

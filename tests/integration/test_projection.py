@@ -22,7 +22,7 @@ from projections.capacity_queries import capacity_at
 from projections.capacity_sums import CapacitySum, CapacitySums
 from projections.current import latest_capacity
 from projections.directory import NodeFilter
-from projections.projection import Applied, Projection, ProjectionSettings
+from projections.projection import BEHIND, Applied, Projection, ProjectionSettings
 from projections.state import unpack
 from tests.support.beating import EPOCH, Beat, Stored, beats_batch, cut, stored
 from tests.support.folding import batch_of, folded
@@ -502,3 +502,13 @@ def test_a_record_of_64_kib_and_a_name_of_any_letters_are_kept(tmp_path: Path) -
         assert asked(projection, "SELECT reason, octet_length(body) FROM fleet.quarantine") == [
             ("oversized", 70_000)
         ]
+
+
+def test_the_file_is_written_seldom_while_the_log_is_far_ahead(tmp_path: Path) -> None:
+    sizes = []
+    with opened(tmp_path) as projection:
+        for seq, pending in enumerate([0, BEHIND, BEHIND + 1, 10**9, 0], start=1):
+            projection.apply(replace(beats_batch(stored([Beat(N1, seq=seq)], first=seq)), pending=pending))
+            sizes += asked(projection, "SELECT current_setting('wal_autocheckpoint')")
+
+    assert [size for (size,) in sizes] == ["15.2 MiB", "15.2 MiB", "122.0 MiB", "122.0 MiB", "15.2 MiB"]
