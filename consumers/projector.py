@@ -24,6 +24,7 @@ from consumers.ending import end
 from consumers.following import STORE_PAUSES_S, Connect, Following, StreamPlan, StreamStatus
 from consumers.positions import Positions
 from events.errors import EpochChangedError, LogRewoundError, StoreError
+from events.log import Cursor
 from events.streams import BEATS_NAME, FLEET_NAME
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ class Projector:
             case EpochChangedError():
                 known, found = err.known, err.found
             case LogRewoundError():
-                known = found = self._projection.cursors()[err.stream].epoch
+                # What the reader had in hand may be all that was ever read of it, and none of it folded.
+                known = found = self._projection.cursors().get(err.stream, Cursor()).epoch
         log.error(
             "another log under the same name",
             extra={"stream": err.stream, "code": err.code, "known": known, "found": found, "why": str(err)},
