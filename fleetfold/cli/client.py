@@ -45,7 +45,13 @@ class Api:
 
     def get(self, path: str, params: Params | None = None) -> dict[str, Any]:
         """Return the answer to a question; RefusedError for a problem, UnreachableError without an answer."""
-        answer: dict[str, Any] = self._send("GET", path, params=params).json()
+        found = self._send("GET", path, params=params)
+        try:
+            answer: dict[str, Any] = found.json()
+        except ValueError as err:
+            raise UnreachableError(
+                self.url, why="answers, but not as Fleetfold does", instead="name the server with --server"
+            ) from err
         return answer
 
     def items(
@@ -66,11 +72,10 @@ class Api:
             if left is not None:
                 left -= len(page["items"])
 
-    def sql(self, statement: str, *, accept: str) -> bytes:
-        """Return the answer to a read-only statement in the media type asked for."""
-        answer: bytes = self._send(
-            "POST", "/sql", json={"sql": statement}, headers={"Accept": accept}
-        ).content
+    def sql(self, statement: str, *, accept: str, values: Mapping[str, Any] | None = None) -> bytes:
+        """Return the answer to a read-only statement in a media type; `values` are those of its `$name`s."""
+        asked = {"sql": statement} if values is None else {"sql": statement, "params": values}
+        answer: bytes = self._send("POST", "/sql", json=asked, headers={"Accept": accept}).content
         return answer
 
     def _send(self, method: str, path: str, **request: Any) -> Any:  # noqa: ANN401 - httpx types, imported late

@@ -36,7 +36,7 @@ QUARANTINE = """
     SELECT stream, seq, stored_at, subject, node_id, reason, field, detail
     FROM fleet.quarantine
     ORDER BY stored_at DESC, stream, seq DESC
-    LIMIT {limit:d}
+    LIMIT $limit
 """
 
 
@@ -222,7 +222,7 @@ def quarantine(
     - `fleetfold quarantine --json -n 1000`
     """
     with Api(server) as api:
-        answer = json.loads(api.sql(QUARANTINE.format(limit=limit), accept="application/json"))
+        answer = json.loads(api.sql(QUARANTINE, accept="application/json", values={"limit": limit}))
     if is_json:
         print_json(answer)
         return
