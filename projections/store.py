@@ -133,15 +133,19 @@ class Store:
             raise self._translated(err) from err
 
     def set_pace(self, *, is_behind: bool) -> None:
-        """Say whether the log is far ahead. Called by the writer thread only, between transactions."""
+        """Say whether the log is far ahead. Called by the writer thread only, between transactions.
+
+        Where strangers' SQL is answered the settings are locked, and the pace stays as it is.
+        """
         if is_behind == self._is_behind:
             return
+        self._is_behind = is_behind
         size = self._settings.checkpoint_behind if is_behind else self._settings.checkpoint_at
         try:
-            self._writer.execute("SET GLOBAL wal_autocheckpoint = $size", {"size": size})
+            with contextlib.suppress(duckdb.InvalidInputException):
+                self._writer.execute("SET GLOBAL wal_autocheckpoint = $size", {"size": size})
         except duckdb.Error as err:
             raise self._translated(err) from err
-        self._is_behind = is_behind
 
     def checkpoint(self) -> None:
         """Write the WAL into the file. Called by the writer thread only, between transactions."""

@@ -512,3 +512,13 @@ def test_the_file_is_written_seldom_while_the_log_is_far_ahead(tmp_path: Path) -
             sizes += asked(projection, "SELECT current_setting('wal_autocheckpoint')")
 
     assert [size for (size,) in sizes] == ["15.2 MiB", "15.2 MiB", "122.0 MiB", "122.0 MiB", "15.2 MiB"]
+
+
+def test_a_log_that_is_far_ahead_is_folded_where_settings_are_locked(tmp_path: Path) -> None:
+    with opened(tmp_path) as projection:
+        asked(projection, "SET GLOBAL lock_configuration = true")
+
+        for seq, pending in enumerate([10**9, 0], start=1):
+            projection.apply(replace(beats_batch(stored([Beat(N1, seq=seq)], first=seq)), pending=pending))
+
+        assert projection.cursors()["BEATS"].seq == 2
