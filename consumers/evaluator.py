@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROUND_S = 0.02
-ROUNDS_SHARE = 8
-# Commits come up to a hundred times a second. Rounds are that far apart at least, and take a ninth of a core
-# at most, however large the fleet.
+ROUND_S = (0.02, 0.2)
+ROUND_TIMES = 8
+# Commits come up to a hundred times a second. Between two rounds lie 20 ms, and eight times the processor
+# time of a round, up to 0.2 s: below what counts as late, and a fraction of a core however large the fleet.
 AGAIN_S = 0.25
 # After a look that was not answered, and after tables that were closed.
 OFF = "off"
@@ -158,9 +158,9 @@ class Evaluator:
         """Look and judge until the connection is closed for good."""
         await self._judge.begin(nc, self._picture)
         while not nc.is_closed:
-            began = time.monotonic()
+            worked_s = time.thread_time()
             try:
-                if began >= self._look_at:
+                if time.monotonic() >= self._look_at:
                     await self._look(nc)
                 if self._picture.watch.last_look is not None:
                     now = time.monotonic()
@@ -173,7 +173,7 @@ class Evaluator:
                 await self._begin_again(nc)
             if self._picture.is_outdated:
                 await self._begin_again(nc)
-            await self._sleep(began)
+            await self._sleep(time.thread_time() - worked_s)
 
     async def _begin_again(self, nc: Client) -> None:
         """Take the whole fleet over anew: other tables have other numbers, and are folded from the log."""
@@ -197,11 +197,10 @@ class Evaluator:
         is_busy = watch.watching_since == math.inf or deadline < seen.answered + 2 * self._idle_s
         self._look_at = seen.answered + (self._busy_s if is_busy else self._idle_s)
 
-    async def _sleep(self, began: float) -> None:
+    async def _sleep(self, worked_s: float) -> None:
         """Sleep until the next look, or until something was committed or appended; a while in any case."""
         assert self._wake is not None, "made with the loop"
-        took_s = time.monotonic() - began
-        await asyncio.sleep(max(ROUND_S, ROUNDS_SHARE * took_s) - took_s)
+        await asyncio.sleep(min(max(ROUND_TIMES * worked_s, ROUND_S[0]), ROUND_S[1]))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), max(self._look_at - time.monotonic(), 0))
         self._wake.clear()

@@ -32,7 +32,7 @@ class Outlook(NamedTuple):
 
     `suspect` says that it missed a beat; `expected_lost_at` when it will be called lost if it stays silent
     from now on (None: never, as things are). `silent_s` counts from its last sign, watched or not. `reason`
-    says in a sentence what holds the verdict, "" where nothing does.
+    says what holds verdicts now, "" where nothing does.
     """
 
     suspect: bool
@@ -98,6 +98,7 @@ def oldest_sign(roster: Roster) -> float:
 def outlook(roster: Roster, watch: Watch, book: ZoneBook, number: int, *, now: float) -> Outlook:
     """Return what is to be expected of one node; may be called beside the evaluator."""
     mode, reason = watch.mode(now)
+    reason = "" if watch.may_judge(now) else reason
     grace_s, word = float(roster.grace_s[number]), roster.word[number]
     heard = max(float(roster.spoke[number]), float(roster.since[number]))
     silent_s = None if heard == -math.inf else max(0.0, now - heard)

@@ -105,7 +105,8 @@ class Sights:
         lower = np.array([self._not_before, *self._asked])[after]
         upper = np.array([*self._answered, now])[after]
         guess = stored_s + offsets[np.minimum(after, count - 1)]
-        return np.clip(guess, lower, np.maximum(lower, upper))
+        when: Floats = np.clip(guess, lower, np.maximum(lower, upper))
+        return when
 
     def forget(self, cursor: Cursor) -> None:
         """Forget the looks that no record after the cursor needs."""

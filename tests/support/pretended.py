@@ -1,8 +1,8 @@
-"""A broker, agents, a reader and an evaluator on a clock that a test moves: what happens to them is a schedule.
+"""A broker, agents, a reader and an evaluator on a clock that a test moves, with a schedule of trouble.
 
 One turn is one second. The evaluator is the real one but for its thread: roster, watch and rules. The agents
-are honest and slow: one that is alive beats every interval by its own phase, and comes back nine seconds after
-the broker, so that its first beat may be two intervals away.
+are honest and slow: one that is alive beats every interval by its own phase, and comes back nine seconds
+after the broker, so that its first beat may be two intervals away.
 """
 
 from __future__ import annotations

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from nats.aio.client import Client
 
 from consumers.evaluator import Evaluator
 from consumers.projector import Projector
+from events import facts
+from events.append import append
 from events.asks import decode_ask
+from events.digest import inventory_digest
+from events.envelope import new_event
 from events.ids import NodeId, token
 from events.subjects import ask_subject, beat_subject, fact_subject
+from projections.judging import Outlook
 from projections.projection import Projection
 from projections.silence import LivenessRules
 from tests.support.projecting import at_work, shown
 from tests.support.publishing import connect
 
 INTERVAL_S, GRACE_S = 0.2, 0.6
+BOOT = "b1"
 RULES = LivenessRules(interval_s=INTERVAL_S, grace_s=GRACE_S)
 
 
@@ -53,6 +62,23 @@ class Watching:
     def count(self) -> Counter[str]:
         """How many verdicts of each verb the log holds."""
         return Counter(verb for _, verb, _ in self.verdicts())
+
+    def about(self, node: str) -> list[str]:
+        """The verdicts on one node, in order."""
+        return [verb for about, verb, _ in self.verdicts() if about == node]
+
+    def first_stored(self, verb: str) -> str:
+        """When the first verdict of a verb was stored, as RFC 3339."""
+        with self.projection.cursor() as cursor:
+            query = "SELECT min(stored_at)::VARCHAR FROM main.fact WHERE subject LIKE ?"
+            found = str(cursor.execute(query, [f"%.{verb}"]).fetchall()[0][0])
+        return found.replace(" ", "T")
+
+    def outlook(self, node: str) -> Outlook:
+        """What is to be expected of a node that is known."""
+        found = self.evaluator.outlook(NodeId(node))
+        assert found is not None
+        return found
 
     async def says(self, liveness: str, *nodes: str, timeout_s: float = 20) -> None:
         """Wait until the facts say so of every node."""
@@ -87,8 +113,6 @@ class Agents:
     def __init__(self, nc: Client, *, interval_s: float = INTERVAL_S) -> None:
         self.beating: list[NodeId] = []
         self.asked: list[tuple[NodeId, str]] = []
-        self.boot_id = "b1"
-        self.inventory: str | None = None
         self._nc, self._interval_s, self._seq = nc, interval_s, 1
 
     async def register(self, nodes: Iterable[str], **more: Any) -> None:  # noqa: ANN401 (members of the report)
@@ -99,15 +123,17 @@ class Agents:
 
     async def publish_registration(self, node: NodeId, **more: Any) -> None:  # noqa: ANN401
         self._seq += 1
-        said = {"boot_id": self.boot_id, "seq": self._seq, "machine_id": f"m-{node}", **more}
+        said = {"boot_id": BOOT, "seq": self._seq, "machine_id": f"m-{node}", **more}
         await self._nc.publish(fact_subject("agent", node, "registered"), json.dumps(said).encode())
 
-    async def beat(self, nodes: Iterable[str], *, boot_id: str | None = None) -> None:
+    def digest_of(self, node: str, **more: Any) -> str:  # noqa: ANN401 (members of the report)
+        """The digest of what `register` says."""
+        return inventory_digest({"machine_id": f"m-{node}", **more})
+
+    async def beat(self, nodes: Iterable[str], *, boot_id: str = BOOT, inventory: str = "") -> None:
         """Let each node beat once."""
         self._seq += 1
-        said = {"boot_id": boot_id or self.boot_id, "seq": self._seq}
-        if self.inventory is not None:
-            said["inventory"] = self.inventory
+        said = {"boot_id": boot_id, "seq": self._seq} | ({"inventory": inventory} if inventory else {})
         for node in nodes:
             await self._nc.publish(beat_subject(NodeId(node)), json.dumps(said).encode())
 
@@ -151,3 +177,16 @@ async def agents(url: str, *beating: str, interval_s: float = INTERVAL_S) -> Asy
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await nc.close()
+
+
+async def operator_says(nc: Client, node: str, verb: str) -> int:
+    """Append what an operator decided, whatever was said before; return the position."""
+    said = {"retired": facts.Retired, "restored": facts.Restored}[verb](actor="ops", reason="test")
+    event = new_event(said, about=NodeId(node), source="/test", event_id=uuid4().hex, time=datetime.now(UTC))
+    return await append(nc, event, expect=None)
+
+
+def later(seconds: float) -> Callable[[], bool]:
+    """Say when so much time has passed: for what lasts by intention, such as an outage."""
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() >= until
