@@ -153,8 +153,8 @@ class _Building:
     async def _positions(self, cursors: dict[str, Cursor]) -> dict[str, Cursor]:
         """Return where other tables are in the streams as they are now.
 
-        Raises where they are of another FLEET. Heartbeats of another BEATS can't be compared, and the
-        head will do.
+        Raises where they are of another FLEET, and BrokerUnavailableError. Heartbeats of another BEATS can't
+        be compared, and the head will do.
         """
         at = {}
         for stream, cursor in cursors.items():
@@ -164,6 +164,8 @@ class _Building:
                 if stream == FLEET_NAME:
                     raise
                 at[stream] = self.heads[stream]
+            except NotAnsweredError as err:
+                raise BrokerUnavailableError("looking at the log", why=err.why) from err
         return at
 
     def _records(self, at: Mapping[str, Cursor]) -> int:
