@@ -53,9 +53,19 @@ class Broker:
         ports.mkdir()
         log = (self.folder / "broker.log").open("ab")
         self._process = subprocess.Popen(
-            [found, *self._jetstream, "-a", "127.0.0.1", "-p", str(self._port or -1),
-             "--ports_file_dir", str(ports)],
-            stdout=log, stderr=log, start_new_session=True,
+            [
+                found,
+                *self._jetstream,
+                "-a",
+                "127.0.0.1",
+                "-p",
+                str(self._port or -1),
+                "--ports_file_dir",
+                str(ports),
+            ],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         log.close()
         deadline = time.monotonic() + READY_WITHIN_S

@@ -19,7 +19,7 @@ END_WITHIN_S = 20.0
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment without settings of ours, with these, and with the repository to import from."""
+    """This process's environment without our settings but with these, and the repository to import from."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETFOLD_")}
     return {**kept, "PYTHONPATH": str(ROOT), **settings}
 

@@ -132,7 +132,8 @@ def test_a_beat_that_cannot_be_read_is_rejected_whole_and_its_neighbours_are_not
 
 @pytest.mark.parametrize(
     "subject",
-    [b"fleet.v1.beat.", b"fleet.v1.beat.a.b", b"fleet.v1.beat.a%2e", b"fleet.v1.beat.\xff", b"fleet.v1.beat.a%FF",
+    [b"fleet.v1.beat.", b"fleet.v1.beat.a.b", b"fleet.v1.beat.a%2e", b"fleet.v1.beat.\xff",
+     b"fleet.v1.beat.a%FF",
      b"fleet.v1.beat.e%CC%81", b"other"],
 )  # fmt: skip
 def test_a_beat_on_a_subject_that_is_not_spelled_rightly_is_rejected_whole(subject: bytes) -> None:
@@ -245,7 +246,8 @@ def test_payloads_that_complete_each_other_are_two_unreadable_ones() -> None:
 
 def test_unknown_members_and_white_space_change_nothing() -> None:
     columns = decoded(
-        b' {"boot_id" : "b1",\n"seq": 4, "extra": {"a": [1, {"b": 2}]}, "text": "a \\":\\" b : c", "node_id": "n1"}\n'
+        b' {"boot_id" : "b1",\n"seq": 4, "extra": {"a": [1, {"b": 2}]}, '
+        b'"text": "a \\":\\" b : c", "node_id": "n1"}\n'
     )
 
     assert columns.seqs.tolist() == [4]
@@ -265,7 +267,9 @@ def test_two_faults_do_not_hide_each_other() -> None:
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(0, 50), st.floats(), st.text(max_size=5),
     st.sampled_from(["b1", "n1", "2026-01-10T19:18:00Z", "2026-01-10T19:18:00+02:00", "20260110T191800Z"]),
-    st.dictionaries(st.sampled_from(["cpu", "memory", 'a":', ""]), st.one_of(st.none(), st.floats(), st.booleans())),
+    st.dictionaries(
+        st.sampled_from(["cpu", "memory", 'a":', ""]), st.one_of(st.none(), st.floats(), st.booleans())
+    ),
 )  # fmt: skip
 OBJECTS = st.dictionaries(
     st.sampled_from(["boot_id", "seq", "sent_at", "inventory", "used", "node_id", "x", 'y" :']), VALUES
@@ -273,7 +277,9 @@ OBJECTS = st.dictionaries(
 PLAIN = OBJECTS.map(lambda members: {"boot_id": "b1", "seq": 1, **members})
 BODIES = st.one_of(
     st.one_of(PLAIN, OBJECTS).flatmap(
-        lambda doc: st.sampled_from([json.dumps(doc), json.dumps(doc, separators=(",", ":")), json.dumps(doc, indent=1)])
+        lambda doc: st.sampled_from(
+            [json.dumps(doc), json.dumps(doc, separators=(",", ":")), json.dumps(doc, indent=1)]
+        )
     ).map(str.encode),
     st.binary(max_size=20),
     st.sampled_from([b"1},{", b'{"seq":1,"boot_id":"b1","seq":2}', b"[]", b"{"]),
