@@ -19,6 +19,7 @@ from nats.aio.client import Client
 from api.app import create_app
 from api.service import Replica, Service
 from consumers.deliveries import new_client
+from consumers.ending import close
 from consumers.evaluator import Evaluator
 from consumers.projector import Projector
 from events.stream_admin import ensure_streams
@@ -130,7 +131,7 @@ class Core:
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
-        await nc.close()
+        await close(nc)
 
     async def _connect_reader(self) -> Client:
         return await connect(self._nats_url, name="fleetfold projector", nc=new_client())
