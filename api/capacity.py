@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Response
 
 from api import nodes, paging
 from api.answers import Answer, Answers, answer
+from api.capacity_models import CapacityAnswer, CapacityHistoryAnswer, NodeCapacityAnswer
 from api.json_text import number
-from api.models import CapacityAnswer, CapacityHistoryAnswer, NodeCapacityAnswer
 from api.node_item import resource_item
 from api.parameters import CapacityHistoryParameters, CapacityParameters, NodeParameters, filters
 from api.problems import INVALID_PARAMETER, ProblemError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None = None) -> dict[str, object]:
-    """Return a node's members as `api.models.Node` documents them.
+    """Return a node's members as `api.node_models.Node` documents them.
 
     A resource that only a heartbeat names has no capacity, and is not listed.
     """
@@ -73,7 +73,7 @@ def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None 
 
 
 def resource_item(one: ResourceCapacity, used: float | None) -> dict[str, object]:
-    """Return a resource's members as `api.models.Resource` documents them."""
+    """Return a resource's members as `api.capacity_models.Resource` documents them."""
     return {
         "resource": one.resource,
         "status": one.status,

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Path, Query, Response
 
 from api import paging
 from api.answers import Answer, Answers, AsOf, answer
-from api.models import NodeAnswer, NodeAtAnswer, NodesAnswer, TimelineAnswer
 from api.node_item import node_item
+from api.node_models import NodeAnswer, NodeAtAnswer, NodesAnswer, TimelineAnswer
 from api.parameters import NodeParameters, NodesParameters, TimelineParameters, filters
 from api.problems import INVALID_PARAMETER, NODE_RETIRED, UNKNOWN_NODE, ProblemError
 from api.routing import native_router, node_in_path

@@ -22,10 +22,13 @@ from pydantic.json_schema import models_json_schema
 from api.answers import Answers
 from api.app import API_VERSION, DESCRIPTION, TITLE, create_app
 from api.auth import OPEN_PATHS
-from api.models import CapacityAnswer, NodeAnswer, NodeAtAnswer, NodesAnswer, Problem, StatusAnswer
+from api.capacity_models import CapacityAnswer
+from api.models import Problem
 from api.nats_questions import subscribe
+from api.node_models import NodeAnswer, NodeAtAnswer, NodesAnswer
 from api.problems import KINDS, MEDIA_TYPE
 from api.service import Service
+from api.status_models import StatusAnswer
 from api.stream_messages import PARAMETERS, declare
 from events.subjects import API_PREFIX
 from projections.projection import Projection

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit, urlunsplit
 from fastapi import APIRouter, Query, Response
 
 from api.answers import READ_STREAMS, Answer, Answers, answer
-from api.models import AliveAnswer, ReadyAnswer, StatusAnswer
 from api.parameters import Parameters
 from api.problems import NOT_READY, ProblemError
 from api.routing import native_router
+from api.status_models import AliveAnswer, ReadyAnswer, StatusAnswer
 from events.streams import BEATS_NAME, CHANGES_NAME
 from projections.derive import RETIRED
 

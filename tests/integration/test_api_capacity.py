@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from api.models import CapacityAnswer, CapacityHistoryAnswer, NodeAtAnswer, NodeCapacityAnswer, NodesAnswer
+from api.capacity_models import CapacityAnswer, CapacityHistoryAnswer, NodeCapacityAnswer
+from api.node_models import NodeAtAnswer, NodesAnswer
 from tests.support.fleet import Fleet, fleet, ids
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from api import nats_routes
-from api.models import CapacityAnswer, NodeAnswer, NodesAnswer, Problem, StatusAnswer
+from api.capacity_models import CapacityAnswer
+from api.models import Problem
+from api.node_models import NodeAnswer, NodesAnswer
+from api.status_models import StatusAnswer
 from events.ids import node_id, token
 from tests.support.asgi import strict_json
 from tests.support.brokers import AnyBroker

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.models import NodeAnswer, NodesAnswer
+from api.node_models import NodeAnswer, NodesAnswer
 from events.codec import encode_fact
 from events.envelope import FactEvent
 from tests.support.facts import any_event

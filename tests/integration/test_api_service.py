@@ -14,9 +14,10 @@ from fastapi.routing import iter_route_contexts
 
 from api import answers as answers_module
 from api.auth import NATIVE_PREFIX
-from api.models import Problem, ReadyAnswer, StatusAnswer
+from api.models import Problem
 from api.problems import KINDS, TYPE_PREFIX
 from api.service import Replica
+from api.status_models import ReadyAnswer, StatusAnswer
 from events.errors import StoreError
 from tests.support.asgi import ask
 from tests.support.fleet import Fleet, fleet
