@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from events.loops import call_soon
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
@@ -54,5 +56,5 @@ class Positions:
     def _on_commit(self, _applied: Applied) -> None:
         self.commits += 1
         loop = self._loop
-        if self._waiting and loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._committed.set)
+        if self._waiting and loop is not None:
+            call_soon(loop, self._committed.set)

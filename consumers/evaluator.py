@@ -28,6 +28,7 @@ from consumers.picture import Picture
 from consumers.stream_api import NotAnsweredError
 from events.errors import BrokerUnavailableError, StoreError
 from events.ids import NodeId
+from events.loops import call_soon
 from projections import judging
 from projections.judging import Outlook
 from projections.silence import LivenessRules
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROUND_S = (0.02, 0.2)
-ROUND_TIMES = 8
-# Commits come up to a hundred times a second. Between two rounds lie 20 ms, and eight times the processor
+ROUND_TIMES = 3
+# Commits come up to a hundred times a second. Between two rounds lie 20 ms, and three times the processor
 # time of a round, up to 0.2 s: below what counts as late, and a fraction of a core however large the fleet.
 AGAIN_S = 0.25
 # After a look that was not answered, and after tables that were closed.
@@ -214,8 +215,8 @@ class Evaluator:
 
     def _call(self, event: asyncio.Event | None) -> None:
         loop = self._loop
-        if loop is not None and event is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(event.set)
+        if loop is not None and event is not None:
+            call_soon(loop, event.set)
 
 
 def pauses_s(rules: LivenessRules) -> tuple[float, float]:

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+from events.loops import call_soon
+
 if TYPE_CHECKING:
     from projections.projection import Applied, Projection
 
@@ -54,8 +56,7 @@ class Positions:
             if due:
                 self._waiting[applied.stream] = [entry for entry in waiting if entry not in due]
         for _, loop, future in due:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_fulfil, future)
+            call_soon(loop, _fulfil, future)
 
 
 def _fulfil(future: asyncio.Future[None]) -> None:

@@ -25,6 +25,7 @@ from consumers.following import STORE_PAUSES_S, Connect, Following, StreamPlan, 
 from consumers.positions import Positions
 from events.errors import EpochChangedError, LogRewoundError, StoreError
 from events.log import Cursor
+from events.loops import call_soon
 from events.streams import BEATS_NAME, FLEET_NAME
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ class Projector:
         """Stop reading, finish the batch that is being written; twice is fine."""
         self._stopping.set()
         loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(stop.set)
+        if loop is not None and stop is not None:
+            call_soon(loop, stop.set)
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._writer.shutdown)

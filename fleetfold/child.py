@@ -17,6 +17,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from events.loops import call_soon
+
 # Run by a bare Python before the program itself, since setting this between fork and exec is not safe once
 # threads run. It costs about 20 ms. The parent may have ended before the call: then nobody would ever tell
 # us, so we end at once.
@@ -80,8 +82,7 @@ class Child:
 
         def wait() -> None:
             process.wait()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(done.set)
+            call_soon(loop, done.set)
 
         threading.Thread(target=wait, name=f"wait-{process.pid}", daemon=True).start()
         await done.wait()

@@ -13,6 +13,7 @@ PURE_CONTRACT = "pure modules decide: no broker, database, loop or framework"
 EDGE_MODULES = {
     "events.append",
     "events.jetstream",
+    "events.loops",
     "events.stream_admin",
     "projections.arrow_rows",
     "projections.beat_tables",
