@@ -96,7 +96,7 @@ async def append_all(
             continue
         if error_code(answer) in (WRONG_LAST_SEQUENCE, DOUBLE_IN_BATCH):
             found = await _find(nc, first, after=min(ended_at, expect.get(first.about, ended_at)))
-            if found is None:
+            if found is None or not await _is_last(nc, events, first_seq=found):
                 raise await _conflict(nc, events, expect)
             return [StreamSeq(found + at) for at in range(len(events))]
         _raise_refusal(answer, messages[-1])
@@ -188,6 +188,14 @@ async def _find(nc: Client, event: FactEvent, *, after: int) -> StreamSeq | None
     if record is not None and _event_id_is(record, event.event_id):
         return StreamSeq(int(record["seq"]))
     return None
+
+
+async def _is_last(nc: Client, events: Sequence[FactEvent], *, first_seq: int) -> bool:
+    """Say whether a batch whose first event is in the log is there whole: the first may be there alone."""
+    last = events[-1]
+    question = {"seq": first_seq + len(events) - 1}
+    record = await _record(nc, question, doing=f"looking for event {last.event_id}")
+    return record is not None and _event_id_is(record, last.event_id)
 
 
 async def _conflict(

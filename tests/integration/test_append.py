@@ -301,6 +301,19 @@ async def test_a_batch_that_reuses_another_events_id_is_refused_whole(nc: Client
     assert await _last_seq(nc) == 1
 
 
+@pytest.mark.parametrize("expect", [{N1: 0, N2: 0}, {}], ids=["conditional", "unconditional"])
+async def test_a_batch_whose_first_event_was_stored_alone_is_refused_whole(
+    nc: Client, expect: dict[str, int]
+) -> None:
+    await append(nc, _cordon("e1"), expect=0)
+    await append(nc, _cordon("e9", about=NodeId("n9")), expect=0)
+
+    with pytest.raises((ConflictError, RefusedError)):
+        await append_all(nc, [_cordon("e1"), _cordon("e2", about=N2)], expect=expect)
+
+    assert await _last_seq(nc) == 2
+
+
 async def test_a_thousand_events_are_one_batch_and_one_more_is_refused(nc: Client) -> None:
     events = [_cordon(f"e{n}", about=NodeId(f"node-{n}")) for n in range(1001)]
 
