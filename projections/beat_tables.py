@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from projections.store import Transaction
 
-USED_WITHIN = timedelta(minutes=15)
-# How old, before the newest sample, a last value may be to be known again after a restart: looking further
-# back would read hundreds of millions of samples, and what a node used then says nothing about now.
+USED_WITHIN = timedelta(minutes=5)
+# How old, before the newest sample, a last value may be to be known again after a restart. At full rate this
+# reads twelve million samples; what a node used longer ago says nothing about now.
 
 FORGET_BEATS = """
     DELETE FROM main.heartbeat
@@ -67,10 +67,13 @@ LOAD_BOOTS = """
 """
 LOAD_LAST_USE = """
     SELECT u.number, u.resource, u.used
-    FROM main.usage_sample AS u
+    FROM (
+        SELECT number, resource, arg_max_null(used, rowid) AS used, max("at") AS "at"
+        FROM main.usage_sample
+        WHERE "at" >= (SELECT max(last_heartbeat_at) - to_minutes($minutes) FROM main.heartbeat)
+        GROUP BY number, resource
+    ) AS u
     JOIN main.heartbeat AS h ON h.number = u.number AND h.last_heartbeat_at = u."at"
-    WHERE u."at" >= (SELECT max(last_heartbeat_at) - to_minutes($minutes) FROM main.heartbeat)
-    QUALIFY row_number() OVER (PARTITION BY u.number, u.resource ORDER BY u.rowid DESC) = 1
 """
 
 

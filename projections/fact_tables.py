@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,9 +51,11 @@ LAST_ANNOUNCEMENT = """
     SELECT coalesce(max(seq), 0)
     FROM main.announcement
 """
+LOADED_AT_ONCE = 10_000
+# Nodes read from the file before they are in memory: all at once would need half a gigabyte for a moment.
 LOAD_NODES = """
     SELECT
-        number, packed, node_id, state, liveness, intent, zone, pool, region, dialect, native_id, hostname,
+        number, packed, state, liveness, intent, zone, pool, region, dialect, native_id, hostname,
         display_name, map_keys(labels) AS label_keys, map_values(labels) AS label_values,
         cardinality(labels) AS labels_count
     FROM main.node
@@ -162,17 +164,21 @@ def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:
     return np.array([touched.numbers[row.node_id] for row in rows], dtype=np.int64)
 
 
-def load_nodes(connection: duckdb.DuckDBPyConnection) -> tuple[Int64s, list[bytes], Listed]:
-    """Return of each node its number, its packed state and what it is selected by."""
-    found: Any = connection.execute(LOAD_NODES).to_arrow_table()
-    keys, values = found["label_keys"].combine_chunks(), found["label_values"].combine_chunks()
-    listed = Listed(
-        node_ids=found["node_id"].to_pylist(),
-        texts=[found[name].to_pylist() for name in TEXTS],
-        label_counts=found["labels_count"].to_numpy().astype(np.int64),
-        labels=zip(keys.flatten().to_pylist(), values.flatten().to_pylist(), strict=True),
-    )
-    return found["number"].to_numpy().astype(np.int64), found["packed"].to_pylist(), listed
+def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Int64s, list[bytes], Listed]]:
+    """Yield of some nodes at a time the numbers, the packed states, and what they are selected by but ids."""
+    found: Any
+    for found in connection.execute(LOAD_NODES).to_arrow_reader(LOADED_AT_ONCE):
+        listed = Listed(
+            node_ids=[],
+            texts=[found[name].to_pylist() for name in TEXTS],
+            label_counts=found["labels_count"].to_numpy().astype(np.int64),
+            labels=zip(
+                found["label_keys"].flatten().to_pylist(),
+                found["label_values"].flatten().to_pylist(),
+                strict=True,
+            ),
+        )
+        yield found["number"].to_numpy().astype(np.int64), found["packed"].to_pylist(), listed
 
 
 def last_announcement(connection: duckdb.DuckDBPyConnection) -> int:

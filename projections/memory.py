@@ -5,6 +5,7 @@ It is loaded from the tables at the start and changed after each commit, so it n
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,9 +69,10 @@ class Memory:
         memory.index = NodeIndex(load_node_ids(connection))
         memory.announced = last_announcement(connection)
         memory._hold(len(memory.index))
-        numbers, packed, listed = load_nodes(connection)
-        memory.packed = dict(zip(memory.index.node_ids(numbers), packed, strict=True))
-        memory.directory.put(numbers, listed)
+        for numbers, packed, listed in load_nodes(connection):
+            node_ids = memory.index.node_ids(numbers)
+            memory.packed.update(zip(node_ids, packed, strict=True))
+            memory.directory.put(numbers, replace(listed, node_ids=node_ids))
         memory.sums = CapacitySums.load(connection)
         memory.resources = load_resources(connection)
         load_beats(connection, memory.beats)
@@ -127,10 +129,10 @@ class Memory:
         self.sums.add(sums.after)
         self.index.add(new)
         self._hold(len(self.index))
-        for row in folded.nodes:
-            self.packed[row.node_id] = row.packed
-        at = [numbers[row.node_id] for row in folded.nodes]
-        self.directory.put(np.array(at, dtype=np.int64), _listed(folded.nodes))
+        at = np.array([numbers[row.node_id] for row in folded.nodes], dtype=np.int64)
+        node_ids = self.index.node_ids(at)
+        self.packed.update(zip(node_ids, [row.packed for row in folded.nodes], strict=True))
+        self.directory.put(at, _listed(node_ids, folded.nodes))
         self.announced += len(folded.announcements)
 
     def show_beats(self, batch: BeatBatch) -> None:
@@ -146,9 +148,9 @@ class Memory:
         self.last_use.hold(count)
 
 
-def _listed(rows: list[NodeRow]) -> Listed:
+def _listed(node_ids: list[NodeId], rows: list[NodeRow]) -> Listed:
     return Listed(
-        node_ids=[row.node_id for row in rows],
+        node_ids=node_ids,
         texts=[[getattr(row, name) for row in rows] for name in TEXTS],
         label_counts=np.array([len(row.labels) for row in rows], dtype=np.int64),
         labels=chain.from_iterable(row.labels.items() for row in rows),

@@ -48,7 +48,7 @@ class StoreSettings:
     while the log is far ahead: then a stall matters less than writing each block seldom.
     """
 
-    memory_limit: str = "1GB"
+    memory_limit: str = "512MB"
     threads: int = 2
     checkpoint_at: str = "16MB"
     checkpoint_behind: str = "128MB"
