@@ -36,11 +36,11 @@ from api.sql_errors import (
     SqlUnauthorizedError,
     SqlUnavailableError,
 )
-from api.sql_executor import Call
 from api.sql_formats import Format, chosen
 from api.sql_position import as_of
 from api.sql_request import MAX_BODY_BYTES, statement_of
 from api.sql_schema import schema_of
+from api.sql_statement import Call
 from events.streams import FLEET_NAME
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
     from api.positions import Positions
     from api.service import StreamReading
-    from api.sql_executor import SqlExecutor, SqlResult, Statement
+    from api.sql_executor import SqlExecutor
+    from api.sql_statement import SqlResult, Statement
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 if TYPE_CHECKING:
-    from api.sql_executor import SqlLimits
+    from api.sql_statement import SqlLimits
 
 IS_LOCKED = "SELECT current_setting('lock_configuration')"
 SETTINGS = (

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from uuid import uuid4
@@ -27,10 +26,12 @@ from api.sql_errors import (
     SqlUnavailableError,
 )
 from api.sql_position import as_of
+from api.sql_statement import ResultColumn, SqlResult
 
 if TYPE_CHECKING:
     from api.service import StreamReading
     from api.sql_guard import Guard
+    from api.sql_statement import Call, SqlLimits, Statement
     from api.sql_watchdog import Watch, Watchdog
 
 _LOG = logging.getLogger(__name__)
@@ -73,73 +74,6 @@ _STREAM_PREFIXES = {
 }
 # While rows are streamed as Arrow, the engine's errors come through a C interface that has no classes, only
 # text that begins with the class's name. A test provokes each.
-
-
-@dataclass(frozen=True, slots=True)
-class SqlLimits:
-    """What one statement, and all of them together, may take."""
-
-    timeout_s: float = 30.0
-    max_rows: int = 1_000_000
-    default_rows: int = 100_000
-    max_bytes: int = 64 * 1024 * 1024
-    memory_bytes: int = 1024 * 1024 * 1024
-    spill_bytes: int = 2 * 1024 * 1024 * 1024
-    running: int = 2
-    waiting: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """What an analyst asks for; the limits asked for are within those of the replica."""
-
-    sql: str
-    parameters: Mapping[str, Any] | list[Any] | None = None
-    max_rows: int = 100_000
-    timeout_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class ResultColumn:
-    """A column of a result: its name, and its type as the engine spells it."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class SqlResult:
-    """Rows in plain Arrow types, perhaps not all: `truncated_by` is "" or the limit that was reached."""
-
-    columns: tuple[ResultColumn, ...]
-    table: pa.Table
-    as_of: dict[str, Any]
-    truncated_by: str = ""
-    limits: dict[str, int] = field(default_factory=dict)
-    elapsed_ms: int = 0
-
-    def truncation(self) -> dict[str, Any]:
-        """Return what a caller has to know of a result that was cut, and how the rest is had."""
-        more = f", or raise max_rows (up to {self.limits['max_rows']})" if self.truncated_by == "rows" else ""
-        return {
-            "by": self.truncated_by,
-            "limits": self.limits,
-            "next": f"ORDER BY a key and ask again WHERE the key is beyond the last one returned{more}",
-        }
-
-
-@dataclass(eq=False, slots=True)
-class Call:
-    """One statement on its way; `cancel` may be called at any time and from any thread."""
-
-    is_cancelled: bool = False
-    stop: Callable[[], None] | None = None
-
-    def cancel(self) -> None:
-        """Stop it, because its caller went away."""
-        self.is_cancelled = True
-        if self.stop is not None:
-            self.stop()
 
 
 class SqlExecutor:

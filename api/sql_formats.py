@@ -19,7 +19,7 @@ from api.sql_columns import as_text, intervals_as_text, jsonable
 from api.sql_errors import SqlNotAcceptableError
 
 if TYPE_CHECKING:
-    from api.sql_executor import SqlResult
+    from api.sql_statement import SqlResult
 
 JSON = "application/json"
 CSV = "text/csv"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from api.sql_errors import SqlBodyError
-from api.sql_executor import Statement
+from api.sql_statement import Statement
 
 if TYPE_CHECKING:
-    from api.sql_executor import SqlLimits
+    from api.sql_statement import SqlLimits
 
 MAX_BODY_BYTES = 256 * 1024
 # A statement of 20,000 characters has at most 80 kB of UTF-8, 240 kB where JSON escapes each; parameters

@@ -13,7 +13,7 @@ from projections.views import SCHEMA
 if TYPE_CHECKING:
     import duckdb
 
-    from api.sql_executor import SqlLimits
+    from api.sql_statement import SqlLimits
 
 VIEWS = """
     SELECT view_name, comment

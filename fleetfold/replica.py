@@ -19,9 +19,10 @@ import uvloop
 from api.positions import Positions
 from api.sql_app import SqlReplica
 from api.sql_engine import LockedCursors
-from api.sql_executor import SqlExecutor, SqlLimits
+from api.sql_executor import SqlExecutor
 from api.sql_guard import Guard
 from api.sql_schema import relations_of
+from api.sql_statement import SqlLimits
 from api.sql_watchdog import EXIT_OVERSTAYED, Watchdog, arm_alarm, end_process
 from consumers.deliveries import new_client
 from consumers.following import StreamPlan

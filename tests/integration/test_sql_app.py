@@ -17,9 +17,9 @@ import pytest
 from api import sql_app
 from api.auth import NATIVE_PREFIX
 from api.sql_app import PREFIX
-from api.sql_executor import SqlLimits
 from api.sql_formats import ARROW, CSV, JSON, PARQUET
 from api.sql_request import MAX_BODY_BYTES
+from api.sql_statement import SqlLimits
 from projections.views import MACROS, VIEWS
 from tests.support.fleet import EPOCH, Fleet, fleet
 from tests.support.hostile_sql import BOMBS

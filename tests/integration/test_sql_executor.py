@@ -29,10 +29,11 @@ from api.sql_errors import (
     SqlTimeoutError,
     SqlUnavailableError,
 )
-from api.sql_executor import Call, SqlExecutor, SqlLimits, SqlResult, Statement
+from api.sql_executor import SqlExecutor
 from api.sql_formats import ARROW, CSV, FORMATS, JSON, PARQUET, chosen
 from api.sql_guard import Guard
 from api.sql_schema import relations_of
+from api.sql_statement import Call, SqlLimits, SqlResult, Statement
 from api.sql_watchdog import Watchdog
 from tests.support.fleet import EPOCH, Fleet, fleet
 from tests.support.hostile_sql import BOMBS, HOSTILE, LEGITIMATE

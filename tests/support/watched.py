@@ -13,7 +13,8 @@ from datetime import timedelta
 
 import duckdb
 
-from api.sql_executor import Call, SqlExecutor, SqlLimits, Statement
+from api.sql_executor import SqlExecutor
+from api.sql_statement import Call, SqlLimits, Statement
 from api.sql_watchdog import Watchdog, arm_alarm, end_process
 from fleetfold.address_space import bound
 from projections.tables import CHECKPOINT
