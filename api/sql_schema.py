@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from api.sql_calls import lowered
 from api.sql_formats import FORMATS
 from api.sql_functions import ALLOWED
 from api.sql_guard import MAX_STATEMENT_CHARACTERS
-from api.sql_tree import Relations, lowered
+from api.sql_tree import Relations
 from projections.views import SCHEMA
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Never
 
+from api.sql_calls import arguments_of, lowered, name_of, series_length, text_of, whole_number_of
 from api.sql_errors import SCHEMA_ROUTE, SqlRefusedError
 from api.sql_functions import (
     AGGREGATES,
@@ -46,9 +47,6 @@ _NODES = """
 _KINDS = frozenset((_EXPRESSIONS + _NODES).split())
 _TYPE_INFO = "_TYPE_INFO"
 _WIDTH = re.compile(r"[0-9]{4,}|\*|\{[^{}]+\{")
-_DIGITS = re.compile(r"-?[0-9]{1,18}")
-_WHOLE_TYPES = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UBIGINT"})
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +80,6 @@ def check(statement: dict[str, Any], relations: Relations) -> None:
                 _check_pivot(node)
             case kind:
                 _check_kind(kind)
-
-
-def lowered(name: str) -> str:
-    """Return a name as the engine compares it: only the letters of ASCII have a lower case."""
-    return name.translate(_ASCII_LOWER)
 
 
 def _walk(tree: object) -> Iterator[dict[str, Any]]:
@@ -177,7 +170,7 @@ def _refuse_table(shown: str, name: str, relations: Relations) -> Never:
 
 
 def _check_table_function(function: dict[str, Any], relations: Relations) -> None:
-    name, schema = _name(function), lowered(function.get("schema") or "")
+    name, schema = name_of(function), lowered(function.get("schema") or "")
     if function.get("catalog"):
         raise SqlRefusedError(f"function {name}", "write it without a catalog")
     if schema == SCHEMA and name in relations.table_macros:
@@ -195,13 +188,13 @@ def _check_table_function(function: dict[str, Any], relations: Relations) -> Non
             f"table function {name[:80]}", why_refused(name), instead=f"{SCHEMA_ROUTE} lists what is served"
         )
     if name in SERIES:
-        rows = _series_length(name, _arguments(function))
+        rows = series_length(name, arguments_of(function))
         if rows is not None and rows > MAX_SERIES_ROWS:
             raise SqlRefusedError(f"{name} of {rows} rows", f"at most {MAX_SERIES_ROWS} are served")
 
 
 def _check_function(node: dict[str, Any], relations: Relations) -> None:
-    name, schema = _name(node), lowered(node.get("schema") or "")
+    name, schema = name_of(node), lowered(node.get("schema") or "")
     if schema == SCHEMA and name in relations.macros:
         return
     if name not in ALLOWED:
@@ -212,13 +205,13 @@ def _check_function(node: dict[str, Any], relations: Relations) -> None:
             f"function {name[:80]}", reason, instead=f"{advice}{SCHEMA_ROUTE} lists what is served"
         )
     if name not in FREE:
-        _check_sizes(name, _arguments(node))
+        _check_sizes(name, arguments_of(node))
 
 
 def _check_sizes(name: str, arguments: list[dict[str, Any]]) -> None:
     second = arguments[1] if len(arguments) > 1 else {}
     if name in SERIES:
-        rows = _series_length(name, arguments)
+        rows = series_length(name, arguments)
         if rows is None or rows > MAX_SIZE:
             raise SqlRefusedError(
                 f"{name} as a list",
@@ -226,18 +219,18 @@ def _check_sizes(name: str, arguments: list[dict[str, Any]]) -> None:
                 instead=f"write FROM {name}(…), which takes any bounds",
             )
     elif name in SIZED:
-        size = _whole(second)
+        size = whole_number_of(second)
         if size is None or size > MAX_SIZE:
             raise SqlRefusedError(
                 f"function {name}", f"its size must be a whole number of at most {MAX_SIZE}, as a literal"
             )
     elif name in TEMPLATES:
-        template = _text(arguments[0]) if arguments else None
+        template = text_of(arguments[0]) if arguments else None
         if template is None or _WIDTH.search(template):
             raise SqlRefusedError(
                 f"function {name}", "its template must be a literal, with widths below 1000"
             )
-    elif name in BY_NAME and lowered(_text(second) or "") not in AGGREGATES:
+    elif name in BY_NAME and lowered(text_of(second) or "") not in AGGREGATES:
         raise SqlRefusedError(
             f"function {name}", "it must name one of the aggregates that are served, as a literal"
         )
@@ -253,56 +246,3 @@ def _check_pivot(node: dict[str, Any]) -> None:
 def _macro_advice(relations: Relations) -> str:
     named = [macro for macro in sorted(relations.table_macros) if macro.endswith("_at")]
     return f"write FROM {SCHEMA}.{named[-1]}(TIMESTAMPTZ '…')" if named else ""
-
-
-def _name(function: dict[str, Any]) -> str:
-    path = function.get("qualified_name", {}).get("path", ())
-    name: str = lowered(function["function_name"])
-    if path and lowered(path[-1]) != name:
-        raise SqlRefusedError(f"function {name[:80]}", "its name cannot be read")
-    return name
-
-
-def _arguments(function: dict[str, Any]) -> list[dict[str, Any]]:
-    if "arguments" in function:
-        return [argument["expression"] for argument in function["arguments"]]
-    children: list[dict[str, Any]] = function["children"]
-    return children
-
-
-def _series_length(name: str, arguments: list[dict[str, Any]]) -> int | None:
-    """Return how many elements a series has, None where its bounds are no whole numbers or its step is 0."""
-    bounds = [whole for argument in arguments if (whole := _whole(argument)) is not None]
-    if len(bounds) != len(arguments) or not 1 <= len(bounds) <= 3:
-        return None
-    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
-    if step == 0:
-        return None
-    before_stop = -((start - stop) // step)  # rounded up: `range` leaves its end out
-    return max(0, before_stop if name == "range" else (stop - start) // step + 1)
-
-
-def _whole(node: dict[str, Any]) -> int | None:
-    """Return the whole number that a literal is; None for anything else."""
-    if node.get("class") == "FUNCTION" and _name(node) == "-" and len(_arguments(node)) == 1:
-        (inner,) = _arguments(node)
-        whole = _whole(inner) if inner.get("class") == "CONSTANT" else None
-        return None if whole is None else -whole
-    if node.get("class") != "CONSTANT":
-        return None
-    if literal := node.get("literal"):
-        digits = str(literal["text"])
-        return int(digits) if literal["kind"] == "INTEGER" and _DIGITS.fullmatch(digits) else None
-    value = node["value"].get("value")
-    # beyond 64 bits the value is two halves, which no bound needs
-    return value if isinstance(value, int) and node["value"]["type"]["id"] in _WHOLE_TYPES else None
-
-
-def _text(node: dict[str, Any]) -> str | None:
-    """Return the text that a literal is; None for anything else."""
-    if node.get("class") != "CONSTANT":
-        return None
-    if literal := node.get("literal"):
-        return str(literal["text"]) if literal["kind"] == "STRING" else None
-    text = node["value"].get("value")
-    return text if isinstance(text, str) and node["value"]["type"]["id"] == "VARCHAR" else None

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.sql_calls import lowered
 from api.sql_errors import SqlRefusedError, SqlSyntaxError
 from api.sql_functions import ALLOWED, FREE, TABLES
 from api.sql_guard import MAX_STATEMENT_CHARACTERS, Guard
-from api.sql_tree import MAX_SERIES_ROWS, MAX_SIZE, Relations, lowered
+from api.sql_tree import MAX_SERIES_ROWS, MAX_SIZE, Relations
 from projections.tables import TABLES as STORED
 from projections.views import MACROS, VIEWS
 from tests.support.hostile_sql import BOMBS, HOSTILE, LEGITIMATE
