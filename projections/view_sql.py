@@ -181,12 +181,12 @@ UPTIME = """
     FROM (
         SELECT
             h.node_id, h.state,
-            epoch(least(coalesce(h.valid_to, t2::TIMESTAMPTZ), t2::TIMESTAMPTZ))
+            epoch(least(coalesce(h.valid_to, t2::TIMESTAMPTZ), t2::TIMESTAMPTZ, now()))
                 - epoch(greatest(h.valid_from, t1::TIMESTAMPTZ)) AS seconds
         FROM fleet.node_history AS h
         WHERE h.node_id = node
-            AND h.valid_from < t2::TIMESTAMPTZ
-            AND (h.valid_to IS NULL OR h.valid_to > t1::TIMESTAMPTZ)
+            AND greatest(h.valid_from, t1::TIMESTAMPTZ)
+                < least(coalesce(h.valid_to, t2::TIMESTAMPTZ), t2::TIMESTAMPTZ, now())
     ) AS u
     GROUP BY u.node_id, u.state
 """

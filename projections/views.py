@@ -324,7 +324,7 @@ MACROS = (
     Macro(
         "uptime",
         ("node", "t1", "t2"),
-        "Seconds that one node spent in each state between two moments; before it was known it had none",
+        "Seconds one node spent in each state between two moments; none before it was known or after now",
         {"node_id": _NODE, "state": _AXES["state"], "seconds": "seconds in that state"},
         UPTIME,
     ),

@@ -173,6 +173,19 @@ def test_the_fleet_as_of_a_moment_is_what_it_was_then(tmp_path: Path) -> None:
         ) == [("cordoned", 7.0), ("pending", 1.0), ("ready", 2.0)]  # fmt: skip
 
 
+def test_time_that_has_not_passed_is_in_no_uptime(tmp_path: Path) -> None:
+    uptime = "SELECT sum(seconds) FROM fleet.uptime($node, $t1, now() + to_days($days))"
+    ahead = "SELECT state FROM fleet.uptime($node, now() + to_days(1), now() + to_days(2))"
+    with opened(tmp_path) as projection:
+        told(projection, LOG)
+
+        ((until_now,),) = asked(projection, uptime, {"node": N1, "t1": NOON, "days": 0})
+        ((until_then,),) = asked(projection, uptime, {"node": N1, "t1": NOON, "days": 1000})
+
+        assert until_then - until_now < 600
+        assert asked(projection, ahead, {"node": N1}) == []
+
+
 def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path) as before:
         told(before, LOG, BEATS)
