@@ -112,12 +112,23 @@ class Following:
             await close(nc)
 
     def begin_anew(self) -> None:
-        """Forget what was known of the stream: it is another one, or is read from its beginning again."""
+        """Forget what was known of the stream: it is another one, or is read from its beginning again.
+
+        Also what had stopped it: a stream on which nothing comes would never show that it is read again.
+        """
         self._head = self._head_at_start = None
+        self._is_stopped, self.last_error = False, ""
 
     def stop(self, why: str) -> None:
         """Show that this stream is read no more."""
         self._is_stopped, self.last_error = True, why
+
+    def in_hand(self) -> tuple[Batch, ...]:
+        """Return the batches that were read and may not be shown yet, in order; from any thread.
+
+        What was read before is shown by whatever is asked after this.
+        """
+        return tuple(self._in_hand)
 
     def status(self) -> StreamStatus:
         """Return how it goes now. May be called from any thread."""

@@ -183,17 +183,24 @@ async def test_while_the_broker_is_away_the_lag_grows_and_then_ends(
 
 
 class Failing(Projection):
-    """A projection that raises what it is given before it folds."""
+    """A projection that raises what it is given before it folds, or begins a stream again."""
 
     failures: list[Exception]
 
     def apply(self, batch: Batch) -> Applied:
-        if self.failures:
-            raise self.failures.pop(0)
+        self._fail()
         return super().apply(batch)
 
+    def reset_stream(self, stream: str, epoch: str) -> None:
+        self._fail()
+        super().reset_stream(stream, epoch)
 
-def failing(path: Path, *failures: Exception) -> Projection:
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def failing(path: Path, *failures: Exception) -> Failing:
     tables = Failing.open(path)
     assert isinstance(tables, Failing)
     tables.failures = list(failures)
@@ -233,6 +240,27 @@ async def test_a_broken_store_is_moved_aside_and_built_again(broker: AnyBroker, 
             assert len(node_ids(tables)) == 51
             assert projector.status().rebuilt_because == "torn page"
         tables.close()
+
+
+@on_a_loop
+async def test_a_stream_that_began_again_after_a_failure_is_read_although_nothing_comes(
+    broker: AnyBroker, tmp_path: Path
+) -> None:
+    path = tmp_path / FILE
+    tables = failing(path)
+    async with fleet_log(broker.url) as nc, at_work(broker.url, tables) as projector:
+        await publish_all(nc, "BEATS", beats(FLEET))
+        await all_folded(nc, projector)
+
+        tables.failures.append(StoreError(str(path), why="no room"))
+        await js_api(nc, "STREAM.DELETE.BEATS")
+        await ensure_streams(nc)
+        await shown(lambda: projector.status().streams["BEATS"].state == "stopped")
+        await shown(lambda: projector.status().epoch_changes == 1)
+        await shown(lambda: projector.status().streams["BEATS"].state == "reading")
+
+        assert projector.status().streams["BEATS"].last_error == ""
+    tables.close()
 
 
 @on_a_loop
