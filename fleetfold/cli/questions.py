@@ -82,35 +82,15 @@ def nodes(
         "pool": pool,
         "name": name,
         "at": at,
+        "label": label or None,
     }
-    filters["label"] = label or None
     asked = {key: value for key, value in filters.items() if value is not None}
     with Api(server) as api:
         found = list(api.items("/nodes", asked, limit=limit + 1))
-    is_more, found = len(found) > limit, found[:limit]
     if is_json:
-        print_json(found)
-        return
-    print_table(
-        ("node", "state", "zone", "pool", "role", "cpu", "memory", "gpu", "last beat", "conditions"),
-        (
-            (
-                escaped(node["id"]),
-                coloured(node["state"]),
-                escaped(node.get("zone")),
-                escaped(node.get("pool")),
-                escaped(node.get("role")),
-                *(_total(node, resource) for resource in ("cpu", "memory", "gpu")),
-                age(node.get("last_heartbeat_at")),
-                escaped(", ".join(node.get("conditions", ()))),
-            )
-            for node in found
-        ),
-        numbers=("cpu", "memory", "gpu", "last beat"),
-        caption=f"the first {limit}: more with --limit, fewer with a filter"
-        if is_more
-        else count(len(found), "node"),
-    )
+        print_json(found[:limit])
+    else:
+        _print_nodes(found, limit=limit)
 
 
 def show(
@@ -227,6 +207,30 @@ def quarantine(
         print_json(answer)
         return
     print_rows(answer)
+
+
+def _print_nodes(found: list[dict[str, Any]], *, limit: int) -> None:
+    """Print the first nodes of those found; one more than `limit` says that there are others."""
+    print_table(
+        ("node", "state", "zone", "pool", "role", "cpu", "memory", "gpu", "last beat", "conditions"),
+        (
+            (
+                escaped(node["id"]),
+                coloured(node["state"]),
+                escaped(node.get("zone")),
+                escaped(node.get("pool")),
+                escaped(node.get("role")),
+                *(_total(node, resource) for resource in ("cpu", "memory", "gpu")),
+                age(node.get("last_heartbeat_at")),
+                escaped(", ".join(node.get("conditions", ()))),
+            )
+            for node in found[:limit]
+        ),
+        numbers=("cpu", "memory", "gpu", "last beat"),
+        caption=f"the first {limit}: more with --limit, fewer with a filter"
+        if len(found) > limit
+        else count(len(found), "node"),
+    )
 
 
 def _total(node: dict[str, Any], resource: str) -> str:
