@@ -49,36 +49,13 @@ async def connect(
         from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and the command line needs `public_url` only
 
         nc = Client()
-    is_down = False
-
-    async def failed(err: Exception) -> None:
-        nonlocal is_down
-        if not is_down:
-            is_down = True
-            log.warning(
-                "%s: the broker at %s does not answer (%s), trying again until it does",
-                name,
-                public_url(url),
-                _why(err),
-            )
-
-    async def lost() -> None:
-        nonlocal is_down
-        if not (is_down or nc.is_closed):
-            is_down = True
-            log.warning("%s: the connection to the broker at %s is lost", name, public_url(url))
-
-    async def back() -> None:
-        nonlocal is_down
-        is_down = False
-        log.info("%s: connected to the broker at %s again", name, public_url(url))
-
+    outages = _Outages(nc, url, name=name)
     await nc.connect(
         url,
         name=name,
-        error_cb=failed,
-        disconnected_cb=lost,
-        reconnected_cb=back,
+        error_cb=outages.failed,
+        disconnected_cb=outages.lost,
+        reconnected_cb=outages.back,
         closed_cb=on_closed,
         max_reconnect_attempts=-1,
         reconnect_time_wait=random.uniform(*RECONNECT_WAIT_S),  # type: ignore[arg-type] # any number does
@@ -86,8 +63,38 @@ async def connect(
         ping_interval=PING_EVERY_S,
         max_outstanding_pings=1,
     )
-    is_down = False
+    outages.is_down = False
     return nc
+
+
+class _Outages:
+    """Says each outage of a connection once, whichever of the client's callbacks hears of it first."""
+
+    def __init__(self, nc: Client, url: str, *, name: str) -> None:
+        self._nc, self._url, self._name = nc, url, name
+        self.is_down = False
+
+    async def failed(self, err: Exception) -> None:
+        """Hear that an attempt, or something else, failed."""
+        if not self.is_down:
+            self.is_down = True
+            log.warning(
+                "%s: the broker at %s does not answer (%s), trying again until it does",
+                self._name,
+                public_url(self._url),
+                _why(err),
+            )
+
+    async def lost(self) -> None:
+        """Hear that the connection ended."""
+        if not (self.is_down or self._nc.is_closed):
+            self.is_down = True
+            log.warning("%s: the connection to the broker at %s is lost", self._name, public_url(self._url))
+
+    async def back(self) -> None:
+        """Hear that the connection stands again."""
+        self.is_down = False
+        log.info("%s: connected to the broker at %s again", self._name, public_url(self._url))
 
 
 async def connect_once(url: str, *, name: str, within_s: float) -> Client:
