@@ -28,6 +28,10 @@ MAX_DIGITS = 300
 class NotANumber:
     """What `NaN` and `Infinity` in a body become until `events.treatments` makes them None with a warning."""
 
+    def __repr__(self) -> str:
+        """Return the same text in every process: quarantine shows it, and a replay must tell the same."""
+        return "not a number"
+
 
 NAN: Final = NotANumber()
 

@@ -247,7 +247,8 @@ def _sent_us_of(text: str | None, warnings: Counter[str]) -> int:
     if text is None:
         return NOT_SAID
     try:
-        sent_at = datetime.fromisoformat(text.upper())
+        # Only what RFC 3339 allows besides: nothing that is read above may be read otherwise here.
+        sent_at = datetime.fromisoformat(text.replace("t", "T").replace("z", "Z"))
         sent_at = sent_at if sent_at.tzinfo is not None else sent_at.replace(tzinfo=UTC)
         return (sent_at - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):

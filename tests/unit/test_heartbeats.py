@@ -162,6 +162,12 @@ def test_a_value_of_another_type_is_rejected_alone_and_the_beat_counts(value: by
     assert columns.sample_names == ["memory"]
 
 
+def test_what_is_told_of_a_value_is_the_same_in_every_process() -> None:
+    columns = decoded(b'{"boot_id":"b1","seq":NaN}', b'{"boot_id":"b1","seq":1,"inventory":[NaN]}')
+
+    assert [one.detail for one in columns.rejected] == ["not a number", "[not a number]"]
+
+
 @pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1" + b"0" * 400])
 def test_a_number_that_is_none_is_unknown_and_counted(value: bytes) -> None:
     columns = decoded(b'{"boot_id":"b1","seq":5,"used":{"cpu":' + value + b',"memory":7}}')
@@ -224,6 +230,16 @@ def test_sent_at_is_read_in_every_usual_spelling(text: str, sent_us: int) -> Non
     assert alone.sent_us.tolist() == [sent_us]
     assert beside_none.sent_us.tolist() == [sent_us, NOT_SAID]
     assert dict(alone.warnings) == dict(beside_none.warnings) == {}
+
+
+@pytest.mark.parametrize("mark", ["\u00df", "\u0149", "z", "t"])
+def test_an_odd_mark_between_day_and_hour_means_the_same_in_any_batch(mark: str) -> None:
+    text = f"2026-01-10{mark}19:18:00.537025Z"
+
+    alone, beside_none = decoded(beat(sent_at=text)), decoded(beat(sent_at=text), beat())
+
+    assert beside_none.sent_us.tolist() == [*alone.sent_us.tolist(), NOT_SAID]
+    assert dict(alone.warnings) == dict(beside_none.warnings)
 
 
 @pytest.mark.parametrize(
