@@ -12,17 +12,13 @@ from api.json_text import dumps
 from api.positions import Positions
 from api.problems import POSITION_NOT_REACHED, ProblemError
 from api.questions import Questions
-from events.streams import BEATS_NAME, FLEET_NAME
+from api.read_streams import MIN_SEQ_WITHIN, READ_STREAMS
+from events.streams import FLEET_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from api.service import Service
-
-READ_STREAMS = (FLEET_NAME, BEATS_NAME)
-MIN_SEQ_WITHIN = timedelta(seconds=5)
-# Longer than any commit takes with the reader up to date (under 1 s), shorter than the time-outs of usual
-# clients and proxies (10 to 30 s), so that the caller reads our problem and not theirs.
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import hmac
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -23,12 +23,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from api.json_text import dumps
+from api.read_streams import MIN_SEQ_WITHIN
+from api.sql_caller import body_of, gone
 from api.sql_errors import (
     SqlBusyError,
     SqlCancelledError,
     SqlInternalError,
     SqlMemoryError,
-    SqlOversizedError,
     SqlParameterError,
     SqlPositionError,
     SqlProblemError,
@@ -38,7 +39,7 @@ from api.sql_errors import (
 )
 from api.sql_formats import Format, chosen
 from api.sql_position import as_of
-from api.sql_request import MAX_BODY_BYTES, statement_of
+from api.sql_request import statement_of
 from api.sql_schema import schema_of
 from api.sql_statement import Call
 from events.streams import FLEET_NAME
@@ -57,9 +58,6 @@ PREFIX = "/fleet/v1"
 # As in the core, so that a client asks either; `api.auth` says it there, and a test compares the two, since
 # that module would bring a framework in that this process has no use for.
 PROBLEM = "application/problem+json"
-MIN_SEQ_WITHIN = timedelta(seconds=5)
-# As in the core: longer than any commit takes with the reader up to date, shorter than callers' own
-# time-outs.
 END_AFTER_S = 0.2
 # Between an answer and the end of a process that has to begin anew: long enough for the answer to leave.
 
@@ -118,7 +116,7 @@ class SqlReplica:
     async def _sql(self, request: Request) -> Response:
         self._authorize(request)
         form = chosen(request.headers.get("accept", ""))
-        body = await _body(request)
+        body = await body_of(request)
         statement = statement_of(
             body, content_type=request.headers.get("content-type", ""), limits=self._limits
         )
@@ -148,14 +146,14 @@ class SqlReplica:
     ) -> tuple[SqlResult, bytes]:
         """Return the answer to a statement; stop the statement where its caller goes away."""
         work = asyncio.create_task(self._in_turn(statement, form, call))
-        gone = asyncio.create_task(_gone(request))
+        leaving = asyncio.create_task(gone(request))
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 call.cancel()
             return await work
         finally:
-            gone.cancel()
+            leaving.cancel()
 
     async def _in_turn(self, statement: Statement, form: Format, call: Call) -> tuple[SqlResult, bytes]:
         async with self._free:
@@ -255,22 +253,6 @@ def _min_seq(request: Request) -> int:
     if text and not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise SqlParameterError("min_seq is a position in FLEET: a whole number")
     return int(text or 0)
-
-
-async def _body(request: Request) -> bytes:
-    parts, size_bytes = [], 0
-    async for part in request.stream():
-        size_bytes += len(part)
-        if size_bytes > MAX_BODY_BYTES:
-            raise SqlOversizedError(f"the body is longer than {MAX_BODY_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _gone(request: Request) -> None:
-    """Return when the caller has closed the connection; never, where the server does not tell."""
-    if (await request.receive())["type"] != "http.disconnect":
-        await asyncio.Event().wait()
 
 
 def _headers(result: SqlResult) -> dict[str, str]:

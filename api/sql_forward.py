@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 from api.auth import NATIVE_PREFIX
 from api.problems import Kind, ProblemError
 from api.routing import native_router
+from api.sql_caller import body_of, gone
 from api.sql_errors import SqlOversizedError, SqlProblemError, SqlUnavailableError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from api.service import Replica, Service
 
-MAX_BODY_BYTES = 256 * 1024
-# What the replica reads; a test compares the two, since its module brings the engine along.
 CONNECT_WITHIN_S = 2.0
 ANSWER_WITHIN_S = 300.0
 # Above what a statement may wait and run: eight before it, two at a time, thirty seconds each. Only a replica
@@ -132,7 +131,11 @@ class Forward:
 
     async def post(self, path: str, request: Request, *, query: dict[str, str]) -> Response:
         """Send a question with its body on, and its answer back."""
-        return await self._send("POST", path, request, query=query, body=await _body(request))
+        try:
+            body = await body_of(request)
+        except SqlOversizedError as err:
+            raise _problem(err, None) from err
+        return await self._send("POST", path, request, query=query, body=body)
 
     async def _send(
         self, method: str, path: str, request: Request, *, query: dict[str, str], body: bytes
@@ -150,16 +153,16 @@ class Forward:
             method, f"{base}{NATIVE_PREFIX}{path}", params=query, headers=headers, content=body or None
         )
         answering = asyncio.create_task(client.send(asked, stream=True))
-        gone = asyncio.create_task(_gone(request))
+        leaving = asyncio.create_task(gone(request))
         try:
-            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
                 return Response(status_code=499)  # nobody reads it; the replica sees its caller go
             answer = answering.result()
         except (httpx.TransportError, httpx.InvalidURL) as err:
             raise _problem(SqlUnavailableError(_why(err)), self._service.replica()) from err
         finally:
-            gone.cancel()
+            leaving.cancel()
             answering.cancel()
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             await answer.aclose()
@@ -193,22 +196,6 @@ class Forward:
                 trust_env=False,
             )
         return self._clients[url], "http://replica" if socket else url.rstrip("/")
-
-
-async def _body(request: Request) -> bytes:
-    parts, size_bytes = [], 0
-    async for part in request.stream():
-        size_bytes += len(part)
-        if size_bytes > MAX_BODY_BYTES:
-            raise _problem(SqlOversizedError(f"the body is longer than {MAX_BODY_BYTES} bytes"), None)
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _gone(request: Request) -> None:
-    """Return when the caller has closed the connection; never, where the server does not tell."""
-    if (await request.receive())["type"] != "http.disconnect":
-        await asyncio.Event().wait()
 
 
 async def _content(answer: httpx.Response) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from api.read_streams import READ_STREAMS
 from events.streams import BEATS_NAME, FLEET_NAME
 from projections.tables import CHECKPOINT
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from api.service import StreamReading
-
-READ_STREAMS = (FLEET_NAME, BEATS_NAME)
 
 POSITIONS = f"""
     SELECT stream, epoch, seq, stored_at_ns

@@ -7,9 +7,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import APIRouter, Query, Response
 
-from api.answers import READ_STREAMS, Answer, Answers, answer
+from api.answers import Answer, Answers, answer
 from api.parameters import Parameters
 from api.problems import NOT_READY, ProblemError
+from api.read_streams import READ_STREAMS
 from api.routing import native_router
 from api.status_models import AliveAnswer, ReadyAnswer, StatusAnswer
 from events.streams import BEATS_NAME, CHANGES_NAME

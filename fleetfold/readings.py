@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from api.read_streams import READ_STREAMS
 from api.service import StreamReading
-from events.streams import BEATS_NAME, FLEET_NAME
 
 if TYPE_CHECKING:
     from consumers.following import StreamStatus
     from consumers.projector import Projector
-
-READ_STREAMS = (FLEET_NAME, BEATS_NAME)
 
 
 def readings(projector: Projector) -> Mapping[str, StreamReading]:

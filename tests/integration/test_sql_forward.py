@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from api import sql_app, sql_forward, sql_request
+from api import sql_app, sql_request
 from api.auth import NATIVE_PREFIX
 from api.models import Problem
 from api.problems import KINDS
@@ -94,10 +94,6 @@ def _problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
-def test_both_ends_read_bodies_of_the_same_length() -> None:
-    assert sql_forward.MAX_BODY_BYTES == sql_request.MAX_BODY_BYTES
-
-
 def test_every_code_of_sql_is_listed_with_the_others() -> None:
     listed = {kind.code: kind for kind in KINDS}
 
@@ -153,7 +149,7 @@ def test_the_schema_is_told_through_the_core(answered: Core) -> None:
 
 def test_a_parameter_that_nobody_reads_is_refused(answered: Core) -> None:
     _problem(answered.client.post("/sql?limit=5", json={"sql": "SELECT 1"}), 400, "unknown_parameter")
-    _problem(answered.client.post("/sql", content=b"x" * (sql_forward.MAX_BODY_BYTES + 1)), 413, "oversized")
+    _problem(answered.client.post("/sql", content=b"x" * (sql_request.MAX_BODY_BYTES + 1)), 413, "oversized")
 
 
 @pytest.mark.parametrize("state", ["off", "starting", "away"])
