@@ -9,7 +9,7 @@ from api.sql_formats import FORMATS
 from api.sql_functions import ALLOWED
 from api.sql_guard import MAX_STATEMENT_CHARACTERS
 from api.sql_tree import Relations
-from projections.views import SCHEMA
+from projections.fleet_schema import SCHEMA
 
 if TYPE_CHECKING:
     import duckdb

@@ -26,7 +26,7 @@ from api.sql_functions import (
     TEMPLATES,
     why_refused,
 )
-from projections.views import SCHEMA
+from projections.fleet_schema import SCHEMA
 
 MAX_SIZE = 10_000
 # Of a text or list that one call makes: enough for padding, bars and axes. A vector of 2,048 rows then

@@ -15,7 +15,8 @@ from events.errors import RefusedError
 from events.log import Cursor
 from events.streams import BEATS_NAME, FLEET_NAME
 from projections.checkpoints import load_checkpoints
-from projections.views import SCHEMA, VIEWS
+from projections.fleet_schema import SCHEMA
+from projections.views import VIEWS
 
 if TYPE_CHECKING:
     import duckdb

@@ -22,8 +22,8 @@ import duckdb
 
 from events.errors import StoreError
 from projections.damaged import Recovery, Word, is_held_elsewhere, move_aside, reason_outside
+from projections.fleet_schema import SCHEMA, create_views
 from projections.tables import META, TABLES, TABLES_VERSION
-from projections.views import SCHEMA, create_views
 
 if TYPE_CHECKING:
     import pyarrow as pa

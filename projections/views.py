@@ -1,35 +1,40 @@
-"""Schema `fleet`: the views and macros that analysts may rely on (floor 2, pure).
+"""The views of schema `fleet` that analysts may rely on (floor 2, pure).
 
-`VIEWS` and `MACROS` say what each is and what each column means, once: the database's own comments and the
-documentation are made from them. The tables behind may change, these may only grow.
+`VIEWS` says what each is and what each column means, once: the database's own comments and the documentation
+are made from it. The tables behind may change, these may only grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from projections.view_columns import (
+    AXES,
+    BAND,
+    CAPACITY_BAND,
+    CAUSE,
+    INCARNATION,
+    NODE_BAND,
+    NODE_ID,
+    NUMBERS,
+    PLACES,
+    WRITTEN_AT,
+)
 from projections.view_sql import (
     ALLOCATIONS,
     CAPACITY,
-    CAPACITY_AT,
     CAPACITY_HISTORY,
     CHANGES,
     DEVICES,
     FACTS,
-    FLEET_DIFF,
     HEARTBEATS,
     NODE_HISTORY,
     NODES,
-    NODES_AT,
     QUARANTINE,
-    UPTIME,
     USAGE,
     USAGE_1H,
     ZONES,
 )
-
-SCHEMA = "fleet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,67 +47,15 @@ class View:
     sql: str
 
 
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """A macro that is called like a table: its parameters, and the columns of what it gives."""
-
-    name: str
-    parameters: tuple[str, ...]
-    about: str
-    columns: dict[str, str]
-    sql: str
-
-
-_NODE = "the node's id: any text, never a number"
-_AT = 'written "at" or qualified (x.at), since AT alone is a word of the language'
-_AXES = {
-    "state": "one word for all axes: pending, ready, lost, cordoned, draining, maintenance or retired",
-    "liveness": "pending (no verdict yet), alive, lost, or unmonitored (it sends no heartbeats)",
-    "intent": "what operators want: open, cordoned, draining or maintenance",
-    "schedulable": "whether new work may be placed on it",
-}
-_PLACES = {
-    "region": "region as reported",
-    "zone": "zone as reported",
-    "pool": "pool as reported",
-}
-_CAUSE = {
-    "cause_seq": "sequence in FLEET of the fact that began the band",
-    "cause_type": "type of that fact",
-    "actor": "who decided it, else who wrote the fact: agent, operator, platform or liveness",
-    "reason": "why, as the actor said",
-}
-_NUMBERS = {
-    "status": "reported, or unknown: the resource is there and nobody can say how much of it",
-    "total": "what the machine has; NULL is unknown, which is not zero",
-    "reserved": "kept for the machine itself, by report or declaration; NULL where nobody said",
-    "ratio": "how often it may be given out, 1 where NULL",
-    "allocatable": "what can be given out: (total - reserved) x ratio, rounded down, never below zero",
-    "allocated": "what schedulers have given out",
-    "free": "what is left: allocatable - allocated; negative where more was given out than there is",
-}
-_BAND = {
-    "valid_from": "beginning of the band, inclusive",
-    "valid_to": "end of the band, exclusive; NULL while it is open",
-}
-
-_NODE_HISTORY = {"node_id": _NODE, **_AXES, **_PLACES}
-_CAPACITY_HISTORY = {
-    "node_id": _NODE,
-    "resource": "name of the resource",
-    **_NUMBERS,
-    "status": "reported, unknown, or absent: the resource, or its node, was gone",
-}
-
 VIEWS = (
     View(
         "nodes",
         "Each node as it is now, retired ones included",
         {
-            "node_id": _NODE,
-            **_AXES,
+            "node_id": NODE_ID,
+            **AXES,
             "reasons": "why it is not schedulable, empty where it is",
-            **_PLACES,
+            **PLACES,
             "role": "role as reported",
             "hostname": "hostname as reported",
             "display_name": "the declared display name, else the reported one",
@@ -113,7 +66,7 @@ VIEWS = (
             "conditions": "what is remarkable: leaving, identity_conflict, overcommitted, …",
             "boot_id": "the run of its agent that registered last",
             "machine_id": "the hardware it reports, which tells a reboot from a replacement",
-            "incarnation": "counts the machines that had this id, from 1",
+            "incarnation": INCARNATION,
             "dialect": "the dialect it came through, NULL for native agents",
             "native_id": "its id in that dialect",
             "interval_s": "seconds between its heartbeats, as it says",
@@ -130,16 +83,16 @@ VIEWS = (
     View(
         "node_history",
         "Bands of time in which a node's state, liveness, intent and place did not change",
-        {**_NODE_HISTORY, "incarnation": "counts the machines that had this id, from 1", **_BAND, **_CAUSE},
+        {**NODE_BAND, "incarnation": INCARNATION, **BAND, **CAUSE},
         NODE_HISTORY,
     ),
     View(
         "capacity",
         "The numbers of each resource of each node now; nothing for retired nodes",
         {
-            "node_id": _NODE,
+            "node_id": NODE_ID,
             "resource": "cpu (cores), memory and disk (bytes), gpu (devices), vm (slots), and open names",
-            **_NUMBERS,
+            **NUMBERS,
             "since": "since when the numbers are these",
             "cause_seq": "sequence in FLEET of the fact that made them so",
         },
@@ -148,14 +101,14 @@ VIEWS = (
     View(
         "capacity_history",
         "Bands of time in which the numbers of one resource of a node did not change",
-        {**_CAPACITY_HISTORY, **_BAND, "cause_seq": _CAUSE["cause_seq"]},
+        {**CAPACITY_BAND, **BAND, "cause_seq": CAUSE["cause_seq"]},
         CAPACITY_HISTORY,
     ),
     View(
         "devices",
         "Each device that a node reports now",
         {
-            "node_id": _NODE,
+            "node_id": NODE_ID,
             "device_id": "stable id of the device",
             "kind": "gpu, nic, …",
             "model": "model as reported",
@@ -170,7 +123,7 @@ VIEWS = (
         "allocations",
         "What each workload holds of each resource now; one row with resource '' where it holds no amount",
         {
-            "node_id": _NODE,
+            "node_id": NODE_ID,
             "workload": "id of the workload",
             "resource": "name of the resource",
             "amount": "how much of it",
@@ -182,9 +135,9 @@ VIEWS = (
         "usage",
         "What heartbeats measured, kept for some time (24 hours by default)",
         {
-            "node_id": _NODE,
+            "node_id": NODE_ID,
             "resource": "name of the resource",
-            "at": f"when the broker received the heartbeat; {_AT}",
+            "at": f"when the broker received the heartbeat; {WRITTEN_AT}",
             "used": "measured use; NULL where the node said that it does not know",
         },
         USAGE,
@@ -193,7 +146,7 @@ VIEWS = (
         "usage_1h",
         "The same by the hour",
         {
-            "node_id": _NODE,
+            "node_id": NODE_ID,
             "resource": "name of the resource",
             "hour": "beginning of the hour",
             "avg": "mean of the samples",
@@ -208,7 +161,7 @@ VIEWS = (
         "heartbeats",
         "What the heartbeats of each node say, registered or not",
         {
-            "node_id": _NODE,
+            "node_id": NODE_ID,
             "boot_id": "the run of the agent that beats",
             "last_heartbeat_at": "when the broker received the last accepted heartbeat",
             "last_seq": "its number within the run",
@@ -243,16 +196,16 @@ VIEWS = (
         "What subscribers of CHANGES hear, in that order",
         {
             "seq": "counts the announcements of this log, from 1",
-            "at": f"when it became so; {_AT}",
-            "node_id": _NODE,
+            "at": f"when it became so; {WRITTEN_AT}",
+            "node_id": NODE_ID,
             "kind": "identity, lifecycle, state, schedulable, intent, location, address, labels or capacity",
             "detail": "what of it, such as lost in state.lost",
             "before": "what it was, as JSON",
             "after": "what it is, as JSON",
             "cause_seq": "sequence in FLEET of the fact that caused it",
             "n": "counts the announcements of that fact, from 0",
-            "actor": _CAUSE["actor"],
-            "reason": _CAUSE["reason"],
+            "actor": CAUSE["actor"],
+            "reason": CAUSE["reason"],
         },
         CHANGES,
     ),
@@ -288,61 +241,3 @@ VIEWS = (
         QUARANTINE,
     ),
 )
-
-MACROS = (
-    Macro(
-        "nodes_at",
-        ("t",),
-        "Each node known at a moment, as it was then",
-        {
-            **_NODE_HISTORY,
-            "incarnation": "counts the machines that had this id, from 1",
-            "valid_from": _BAND["valid_from"],
-            **_CAUSE,
-        },
-        NODES_AT,
-    ),
-    Macro(
-        "capacity_at",
-        ("t",),
-        "The numbers of each resource that was there at a moment",
-        {**_CAPACITY_HISTORY, "valid_from": _BAND["valid_from"], "cause_seq": _CAUSE["cause_seq"]},
-        CAPACITY_AT,
-    ),
-    Macro(
-        "fleet_diff",
-        ("t1", "t2"),
-        "What was another at the second moment than at the first: one row for each node and member",
-        {
-            "node_id": _NODE,
-            "member": "what differs: node (it came), state, liveness, intent, zone, …",
-            "before": "its value at the first moment, as text; NULL where there was none",
-            "after": "its value at the second moment",
-        },
-        FLEET_DIFF,
-    ),
-    Macro(
-        "uptime",
-        ("node", "t1", "t2"),
-        "Seconds one node spent in each state between two moments; none before it was known or after now",
-        {"node_id": _NODE, "state": _AXES["state"], "seconds": "seconds in that state"},
-        UPTIME,
-    ),
-)
-
-
-def create_views(execute: Callable[[str], object]) -> None:
-    """Make the schema with all views, macros and comments by running one statement after another."""
-    execute(f"CREATE SCHEMA {SCHEMA}")
-    for view in VIEWS:
-        execute(f"CREATE VIEW {SCHEMA}.{view.name} AS {view.sql}")
-        execute(f"COMMENT ON VIEW {SCHEMA}.{view.name} IS {_quoted(view.about)}")
-        for name, about in view.columns.items():
-            execute(f'COMMENT ON COLUMN {SCHEMA}.{view.name}."{name}" IS {_quoted(about)}')
-    for macro in MACROS:
-        execute(f"CREATE MACRO {SCHEMA}.{macro.name}({', '.join(macro.parameters)}) AS TABLE {macro.sql}")
-        execute(f"COMMENT ON MACRO TABLE {SCHEMA}.{macro.name} IS {_quoted(macro.about)}")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from projections.views import MACROS, SCHEMA, VIEWS, Macro, View
+from projections.fleet_schema import SCHEMA
+from projections.macros import MACROS, Macro
+from projections.views import VIEWS, View
 
 
 def http_document(name: str) -> str:

@@ -20,7 +20,8 @@ from api.sql_app import PREFIX
 from api.sql_formats import ARROW, CSV, JSON, PARQUET
 from api.sql_request import MAX_BODY_BYTES
 from api.sql_statement import SqlLimits
-from projections.views import MACROS, VIEWS
+from projections.macros import MACROS
+from projections.views import VIEWS
 from tests.support.fleet import EPOCH, Fleet, fleet
 from tests.support.hostile_sql import BOMBS
 from tests.support.replicas import replica_app

@@ -14,8 +14,9 @@ from api.sql_errors import SqlRefusedError, SqlSyntaxError
 from api.sql_functions import ALLOWED, FREE, TABLES
 from api.sql_guard import MAX_STATEMENT_CHARACTERS, Guard
 from api.sql_tree import MAX_SERIES_ROWS, MAX_SIZE, Relations
+from projections.macros import MACROS
 from projections.tables import TABLES as STORED
-from projections.views import MACROS, VIEWS
+from projections.views import VIEWS
 from tests.support.hostile_sql import BOMBS, HOSTILE, LEGITIMATE
 
 RELATIONS = Relations(

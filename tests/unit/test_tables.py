@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from projections import rows, views
+from projections import fleet_schema, macros, rows, views
 from projections.arrow_rows import arrow_rows
 from projections.rows import CapacityHistoryRow, NodeHistoryRow
 from projections.tables import (
@@ -34,7 +34,7 @@ def database() -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     for table in TABLES:
         connection.execute(table.create)
-    views.create_views(connection.execute)
+    fleet_schema.create_views(connection.execute)
     return connection
 
 
@@ -93,7 +93,7 @@ def test_every_column_of_a_macro_is_there_and_explained(
 ) -> None:
     found = database.execute(f"SELECT * FROM fleet.{macro}({arguments})").description
 
-    (declared,) = [one for one in views.MACROS if one.name == macro]
+    (declared,) = [one for one in macros.MACROS if one.name == macro]
     assert [column[0] for column in found] == [*declared.columns]
 
 
