@@ -150,7 +150,7 @@ def refuse_retired(answers: Answers, state: NodeState, as_of: AsOf) -> None:
     assert tombstone is not None, "a retired state has a tombstone"
     raise ProblemError(
         NODE_RETIRED,
-        f"{state.node_id!r} was retired at {tombstone.at:%Y-%m-%dT%H:%M:%SZ}",
+        f"{state.node_id!r} was retired at {tombstone.at:%Y-%m-%dT%H:%M:%SZ}: its timeline says what it was",
         members={
             "node": _item(answers, state),
             "retired_at": tombstone.at,

@@ -62,7 +62,8 @@ class UnreadableError(FleetfoldError):
     def __init__(self, reason: str, *, field: str = "", detail: str = "") -> None:
         self.reason, self.field, self.detail = reason, field, detail
         where = f" at {field}" if field else ""
-        super().__init__(f"{reason}{where}: {detail}" if detail else f"{reason}{where}")
+        why = f": {detail}" if detail else ""
+        super().__init__(f"{reason}{where}{why}: correct it and send it again")
 
 
 class ConflictError(FleetfoldError):
@@ -100,8 +101,8 @@ class StreamDriftError(FleetfoldError):
             f"{name} is {have!r}, declared {want!r}" for name, (have, want) in sorted(differences.items())
         )
         super().__init__(
-            f"stream {stream} differs from its declaration: {listed}. "
-            f"Change it with the nats tool, or declare what you want in the settings"
+            f"stream {stream} differs from its declaration: {listed}: "
+            f"change it with the nats tool, or declare what you want in the settings"
         )
 
 
@@ -123,7 +124,8 @@ class LogGapError(FleetfoldError):
     def __init__(self, stream: str, *, low: int, high: int, found: int) -> None:
         self.stream, self.low, self.high, self.found = stream, low, high, found
         super().__init__(
-            f"stream {stream}: records {low} to {high} were not delivered, but the broker still has {found}"
+            f"stream {stream}: records {low} to {high} were not delivered, but the broker still has {found}: "
+            f"they are asked for again, look at the broker's own log if this goes on"
         )
 
 
@@ -136,7 +138,7 @@ class EpochChangedError(FleetfoldError):
         self.stream, self.known, self.found = stream, known, found
         super().__init__(
             f"stream {stream} was created at {found}, the stored position belongs to the one created at "
-            f"{known}: the tables are of another log and must be rebuilt"
+            f"{known}: it is another log, with which the service begins anew by itself"
         )
 
 
@@ -148,8 +150,8 @@ class LogRewoundError(FleetfoldError):
     def __init__(self, stream: str, *, cursor_seq: int, last_seq: int, why: str) -> None:
         self.stream, self.cursor_seq, self.last_seq, self.why = stream, cursor_seq, last_seq, why
         super().__init__(
-            f"stream {stream} went back ({why}): it ends at {last_seq}, the stored position is {cursor_seq}. "
-            f"A backup was restored or a tail was lost: the tables must be rebuilt"
+            f"stream {stream} went back ({why}): it ends at {last_seq}, the stored position is {cursor_seq}: "
+            f"a backup was restored or a tail was lost, and the service begins anew with it by itself"
         )
 
 
