@@ -32,6 +32,11 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
 
 
+def spilled_of(path: Path) -> Path:
+    """Return the folder into which DuckDB writes what does not fit into memory, while the file is open."""
+    return path.with_name(path.name + ".tmp")
+
+
 def move_aside(path: Path, word: Word, *, why: str) -> Recovery:
     """Rename the file and its WAL to `<name>.<word>-<utc>`, so that both can be looked at together."""
     moment = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from events.errors import RefusedError, StoreError
-from projections.damaged import wal_of
+from projections.damaged import spilled_of, wal_of
 from projections.store import lock
 from projections.tables import META, TABLES_VERSION
 
@@ -88,6 +89,7 @@ def remove(path: Path) -> None:
     """Delete a file of ours with all that DuckDB and we put beside it; one that is not there is fine."""
     for each in (wal_of(path), path, path.with_name(f"{path.name}.lock")):
         each.unlink(missing_ok=True)
+    shutil.rmtree(spilled_of(path), ignore_errors=True)  # of a process that was killed
 
 
 def _first_line(err: Exception) -> str:

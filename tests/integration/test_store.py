@@ -16,9 +16,9 @@ import pytest
 from events.errors import StoreError
 from events.facts import Registered
 from events.ids import NodeId
-from projections import damaged
+from projections import damaged, set_aside
 from projections import store as stores
-from projections.damaged import wal_of
+from projections.damaged import spilled_of, wal_of
 from projections.projection import Projection, ProjectionSettings
 from projections.store import Store, StoreSettings
 from tests.support.beating import Beat, stored
@@ -227,6 +227,18 @@ def test_a_file_is_held_by_one_projection_at_a_time_even_within_a_process(tmp_pa
 
     with closing(Projection.open(path)) as second:
         assert second.cursors()["BEATS"].seq == 2
+
+
+def test_nothing_is_left_of_a_file_that_is_removed_not_even_what_was_spilled(tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    Projection.open(path).close()
+    spilled_of(path).mkdir()
+    (spilled_of(path) / "duckdb_temp_storage_S32K-0.tmp").write_bytes(b"x")
+
+    set_aside.remove(path)
+    set_aside.remove(path)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_closing_twice_is_fine_and_gives_the_file_free(tmp_path: Path) -> None:
