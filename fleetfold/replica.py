@@ -87,6 +87,16 @@ def limits_of(settings: SqlSettings) -> SqlLimits:
     )
 
 
+def store_of(settings: SqlSettings) -> StoreSettings:
+    """Return how a replica opens its tables.
+
+    With the settings locked against statements, the pace of its writing can never be changed. It is the one
+    for a log that is far ahead, which a new replica has before it: answers do not wait for its writes.
+    """
+    behind = StoreSettings().checkpoint_behind
+    return StoreSettings(memory_limit=f"{settings.memory_bytes}B", checkpoint_at=behind)
+
+
 async def _until_stopped(
     settings: Settings, *, folder: DataFolder, listener: socket.socket, tell: Path | None
 ) -> int:
@@ -102,9 +112,8 @@ async def _until_stopped(
     watchdog = Watchdog(end=end_process, arm=arm_alarm, parent=os.getppid() if tell is not None else None)
     watchdog.start()  # and never stopped: it also ends a process that a statement keeps from ending
     async with contextlib.AsyncExitStack() as closing:
-        store = StoreSettings(memory_limit=f"{settings.sql.memory_bytes}B")
         projection = await asyncio.to_thread(
-            Projection.open, folder.tables, settings=ProjectionSettings(store=store)
+            Projection.open, folder.tables, settings=ProjectionSettings(store=store_of(settings.sql))
         )
         closing.callback(projection.close)
         projector = Projector(projection, connect_reader, plans=PLANS)

@@ -14,10 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from api.sql_engine import LockedCursors
+from api.sql_statement import SqlLimits
 from events.errors import EpochChangedError, LogGapError
 from events.facts import Alive, Allocated, Cordoned, Device, Registered, Resource, Retired
 from events.ids import NodeId
 from events.log import Cursor
+from fleetfold.replica import store_of
+from fleetfold.settings import SqlSettings
 from projections.capacity_queries import capacity_at
 from projections.capacity_sums import CapacitySum, CapacitySums
 from projections.current import latest_capacity
@@ -525,6 +529,15 @@ def test_the_file_is_written_seldom_while_the_log_is_far_ahead(tmp_path: Path) -
             sizes += asked(projection, "SELECT current_setting('wal_autocheckpoint')")
 
     assert [size for (size,) in sizes] == ["15.2 MiB", "15.2 MiB", "122.0 MiB", "122.0 MiB", "15.2 MiB"]
+
+
+def test_a_replica_whose_settings_are_locked_writes_its_file_seldom_as_well(tmp_path: Path) -> None:
+    settings = ProjectionSettings(store=store_of(SqlSettings()))
+    with closing(Projection.open(tmp_path / "replica.duckdb", settings=settings)) as projection:
+        LockedCursors(projection.cursor, limits=SqlLimits())().close()
+        projection.apply(replace(beats_batch(stored([Beat(N1, seq=1)])), pending=10**9))
+
+        assert asked(projection, "SELECT current_setting('wal_autocheckpoint')") == [("122.0 MiB",)]
 
 
 def test_a_log_that_is_far_ahead_is_folded_where_settings_are_locked(tmp_path: Path) -> None:
