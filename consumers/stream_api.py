@@ -22,7 +22,7 @@ ANSWER_WITHIN_S = 2.0
 
 
 class NotAnsweredError(FleetfoldError):
-    """The broker refused a question or did not answer it in time. Never leaves the reader: it asks again."""
+    """The broker refused a question or did not answer it in time; whoever asked asks again, or says so."""
 
     code = "not_answered"
 
