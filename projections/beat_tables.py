@@ -23,7 +23,7 @@ from projections.usage import LastUse, Resources, Samples
 if TYPE_CHECKING:
     import duckdb
 
-    from projections.store import Transaction
+    from projections.transaction import Transaction
 
 USED_WITHIN = timedelta(minutes=5)
 # How old, before the newest sample, a last value may be to be known again after a restart. At full rate this

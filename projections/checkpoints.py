@@ -13,7 +13,7 @@ from events.log import Batch, Cursor
 if TYPE_CHECKING:
     import duckdb
 
-    from projections.store import Transaction
+    from projections.transaction import Transaction
 
 LOAD = """
     SELECT stream, epoch, seq, stored_at_ns, holes

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from projections.fold import FactsFolded
     from projections.rows import CapacityHistoryRow
-    from projections.store import Transaction
     from projections.tables import Table
+    from projections.transaction import Transaction
 
 FORGET = {
     table.name: f"""

@@ -16,19 +16,15 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 
 from events.errors import StoreError
-from projections.damaged import Recovery, Word, is_held_elsewhere, move_aside, reason_outside
+from projections.damaged import Recovery, Word, is_held_elsewhere, move_aside, reason_outside, spilled_of
 from projections.fleet_schema import SCHEMA, create_views
 from projections.tables import META, TABLES, TABLES_VERSION
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from projections.tables import Table
+from projections.transaction import Transaction
 
 Loaded = TypeVar("Loaded")
 
@@ -207,7 +203,7 @@ class Store:
             "memory_limit": self._settings.memory_limit,
             "threads": self._settings.threads,
             "wal_autocheckpoint": self._settings.checkpoint_at,
-            "temp_directory": str(self.path.parent / f"{self.path.name}.tmp"),
+            "temp_directory": str(spilled_of(self.path)),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,
@@ -249,37 +245,6 @@ class Store:
             if connection is not None:
                 with contextlib.suppress(duckdb.Error):
                     connection.close()
-
-
-class Transaction:
-    """What one transaction writes; lives as long as it."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
-
-    def execute(self, statement: str, parameters: list[Any] | dict[str, Any] | None = None) -> None:
-        """Run one statement of ours."""
-        self._connection.execute(statement, parameters)
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return what one query of ours finds."""
-        return self._connection.execute(query).fetchall()
-
-    def insert(self, table: Table, rows: pa.Table) -> None:
-        """Append rows, whose columns are the table's."""
-        with self.given("incoming", rows):
-            self._connection.execute(
-                f"INSERT INTO main.{table.name} ({table.names}) SELECT {table.names} FROM incoming"
-            )
-
-    @contextlib.contextmanager
-    def given(self, name: str, rows: pa.Table) -> Iterator[None]:
-        """Let statements read an Arrow table by a name."""
-        self._connection.register(name, rows)
-        try:
-            yield
-        finally:
-            self._connection.unregister(name)
 
 
 def lock(path: Path) -> int:

@@ -29,6 +29,7 @@ EDGE_MODULES = {
     "projections.roster_tables",
     "projections.set_aside",
     "projections.store",
+    "projections.transaction",
 }
 """The modules of the two lower floors that touch a broker, a database or a clock. All others are pure."""
 
