@@ -1,7 +1,7 @@
 """Round after round: who is asked, who is alive, who is lost, which zone is silent (floor 3).
 
-One append is on its way at a time, and is never waited for here: the watch goes on beside it, and who was in
-it is not judged again until it is known what became of it.
+Appends are on their way beside it, and are never waited for here: the watch goes on, and whoever is in one is
+not judged again until it is known what became of it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from events.log import Int64s
     from projections.projection import Projection
 
+AT_ONCE = 3
+# While the broker stores one, the next is written; more would only queue in front of the broker.
 AGAIN_S = 0.25
 # After an append that the log did not take: what was in its way is read by then, or the broker is back.
 
@@ -39,7 +41,7 @@ class Judge:
     def __init__(self, projection: Projection, *, appended: Callable[[], None]) -> None:
         self._verdicts, self._questions = Verdicts(projection), Questions(projection)
         self._appended = appended
-        self._appending: asyncio.Task[None] | None = None
+        self._appending: set[asyncio.Task[None]] = set()
         self._again_at = -math.inf
 
     @property
@@ -55,15 +57,15 @@ class Judge:
 
     async def end(self) -> None:
         """End what is on its way; whether it was stored, the log tells."""
-        appending, self._appending = self._appending, None
-        if appending is not None:
-            await end(appending)
+        await end(*self._appending)
+        self._appending.clear()
         await self._questions.close()
 
     async def round(self, nc: Client, picture: Picture, *, now: float) -> None:
         """Ask and judge, with the picture as it is now."""
         await self._questions.ask(picture, now=now)
-        if self._is_appending() or now < self._again_at:
+        self._take_results()
+        if len(self._appending) >= AT_ONCE or now < self._again_at:
             return
         for found in speaking_again(picture.roster, now=now, states=picture.book.states):
             if picture.book.is_free(found.zone, folded=picture.folded):
@@ -81,6 +83,8 @@ class Judge:
         due = judging.due(picture.roster, picture.watch, now=now, folded=picture.folded)
         if not picture.watch.may_judge(now):
             return due.only(due.numbers < 0)
+        if len(due.numbers):
+            due = due.only(~picture.is_heard(due.numbers))
         for found in self._silent(picture, due.numbers):
             picture.book.begin_hold(found.zone, now=now)
             self._append(self._tell_silent(nc, picture, found, now=now))
@@ -103,14 +107,11 @@ class Judge:
             picture.book.end_hold(found.zone)
         return is_told
 
-    def _is_appending(self) -> bool:
-        appending = self._appending
-        if appending is None:
-            return False
-        if appending.done():
-            self._appending = None
-            appending.result()
-        return not appending.done()
+    def _take_results(self) -> None:
+        """Raise what an append raised that nobody expected."""
+        for task in [task for task in self._appending if task.done()]:
+            self._appending.remove(task)
+            task.result()
 
     def _append(self, work: Coroutine[None, None, bool]) -> None:
         async def run() -> None:
@@ -118,7 +119,7 @@ class Judge:
                 self._again_at = time.monotonic() + AGAIN_S
             self._appended()
 
-        self._appending = asyncio.create_task(run())
+        self._appending.add(asyncio.create_task(run()))
 
 
 def _held_zones(picture: Picture, *, now: float) -> list[int]:

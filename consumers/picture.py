@@ -8,6 +8,7 @@ nothing can be missed and a restart needs nothing of its own. Called by the eval
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,18 +16,23 @@ import numpy as np
 from events.ids import NodeId
 from events.log import Cursor, Int64s
 from events.streams import BEATS_NAME, FLEET_NAME
+from events.subjects import beat_subject
 from projections import asking, judging
 from projections.judging import Outlook
 from projections.roster import BeatRows, Roster, Word
-from projections.roster_tables import Changes, changes, digests_at
-from projections.silence import LivenessRules, is_late
+from projections.roster_tables import Changes, changes, digests_at, everything
+from projections.silence import Flags, LivenessRules, is_late
 from projections.watch import Watch
 from projections.zones import ZoneBook, members_of
 
 if TYPE_CHECKING:
     import duckdb
 
+    from events.log import Batch
     from projections.projection import Projection
+
+InHand = Callable[[], "tuple[Batch, ...]"]
+"""Gives the batches of BEATS that were read and may not be folded yet, in order."""
 
 FORGET_EVERY_S = 1.0
 DIGESTS_AT_ONCE = 500
@@ -36,8 +42,8 @@ DIGESTS_AT_ONCE = 500
 class Picture:
     """Roster, zones and watch over one opening of the tables. `close` gives the reading connection back."""
 
-    def __init__(self, projection: Projection, rules: LivenessRules) -> None:
-        self._projection = projection
+    def __init__(self, projection: Projection, rules: LivenessRules, *, in_hand: InHand) -> None:
+        self._projection, self._in_hand = projection, in_hand
         self.openings = projection.openings
         self.roster, self.book = Roster(rules), ZoneBook(hold_s=rules.zone_hold_s)
         marks = [cursor.stored_at_ns for cursor in projection.cursors().values()]
@@ -47,6 +53,7 @@ class Picture:
         self.folded = 0
         """The position in FLEET of which everything is taken over."""
         self._beats = Cursor()
+        self._unfolded: tuple[Batch, ...] = ()
         self._cursor: duckdb.DuckDBPyConnection | None = None
         self._forget_at = -math.inf
 
@@ -63,17 +70,32 @@ class Picture:
 
     def refresh(self, now: float) -> None:
         """Take over what was committed since; there must have been a look. Raises StoreError."""
+        self._unfolded = self._in_hand()  # first: what is in it no more is folded by now
         cursors = self._projection.cursors()
         fleet = cursors.get(FLEET_NAME, Cursor())
         if cursors.get(BEATS_NAME, Cursor()) != self._beats:
             self._take_beats(now)
         if fleet.seq > self.folded:
-            self._take_facts(changes(self._connection(), after=self.folded), now)
+            cursor = self._connection()
+            said = changes(cursor, after=self.folded) if self.folded else everything(cursor)
+            self._take_facts(said, now)
             self.folded = fleet.seq
-        self.watch.reached(beats=self._beats, fleet=fleet, now=now)
+        self.watch.reached(beats=self._read_up_to(), fleet=fleet, now=now)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_EVERY_S
             self.watch.forget(beats=self._beats, fleet=fleet, oldest=judging.oldest_sign(self.roster))
+
+    def is_heard(self, numbers: Int64s) -> Flags:
+        """Say of each node whether a beat of it was read that is not folded yet."""
+        subjects = {
+            beat_subject(node_id).encode(): at
+            for at, node_id in enumerate(self._projection.node_ids(numbers))
+        }
+        heard = np.zeros(len(numbers), bool)
+        for batch in self._unfolded:
+            for subject in subjects.keys() & batch.subjects:
+                heard[subjects[subject]] = True
+        return heard
 
     def read_digests(self) -> None:
         """Compute the digests of registrations that heartbeats have to be compared with, some at a time."""
@@ -93,6 +115,11 @@ class Picture:
         if number is None or number >= self.roster.count or self.is_outdated:
             return None
         return judging.outlook(self.roster, self.watch, self.book, number, now=now)
+
+    def _read_up_to(self) -> Cursor:
+        """Return up to where BEATS is read: silence is proven by that, long before it is folded."""
+        read = [batch.cursor for batch in self._unfolded if batch.cursor.epoch == self._beats.epoch]
+        return max([self._beats, *read], key=lambda cursor: cursor.seq)
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._cursor is None:
@@ -120,7 +147,7 @@ class Picture:
             number = self._projection.number(node_id)
             if number is not None:
                 roster.knew(number, beat_seq)
-        for node_id, seq, digest in said.registrations:
+        for node_id, (seq, digest) in said.registrations.items():
             number = self._projection.number(node_id)
             if number is not None:
                 roster.registered(number, digest, seq=seq)

@@ -39,6 +39,9 @@ SMALLEST_BATCH = 10
 # After conflicts, a batch shrinks to so many: one node that others write about all the time must not keep
 # hundreds from their verdict.
 
+IN_FLIGHT = 2**62
+# A position that is never reached.
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALIVE_RULES = {
     Word.NOBODY: "it was heard before it registered",
@@ -57,28 +60,33 @@ class Verdicts:
         self._at_once = MAX_BATCH
 
     async def append(self, nc: Client, picture: Picture, alive: Int64s, due: Due, *, now: float) -> bool:
-        """Append as many verdicts as fit in a batch; say whether the log took them."""
+        """Append as many verdicts as fit in a batch; say whether the log took them.
+
+        Until that is known, nobody in it is judged again.
+        """
         alive = alive[: self._at_once]
         due = due.only(np.arange(min(len(due.numbers), self._at_once - len(alive))))
-        numbers = np.concatenate([alive, due.numbers])
+        numbers, roster = np.concatenate([alive, due.numbers]), picture.roster
         events = [*self._alive(picture, alive, now=now), *self._lost(picture, due, now=now)]
-        roster = picture.roster
         expect: dict[str, int] = {
             event.about: version
             for event, version in zip(events, roster.version[numbers].tolist(), strict=True)
         }
+        roster.waits_for[numbers] = IN_FLIGHT
+        waits_for: Int64s | int = 0
         try:
-            seqs = await append_all(nc, events, expect=expect)
+            waits_for = np.array(await append_all(nc, events, expect=expect), np.int64)
         except ConflictError as err:
             self.counts["conflicts"] += 1
             self._at_once = max(SMALLEST_BATCH, self._at_once // 4)
-            self._wait_for(picture, numbers, err)
+            waits_for = self._seen_by(picture, numbers, err)
             return False
         except (BrokerUnavailableError, RefusedError) as err:
             # Whether they are stored shows when the log is read; if not, they are judged anew.
             return _failed(err, len(events))
+        finally:
+            roster.waits_for[numbers] = waits_for
         self._at_once = min(MAX_BATCH, self._at_once * 2)
-        roster.waits_for[numbers] = seqs
         roster.again_at[numbers] = now + roster.grace_s[numbers]
         self.counts["alive"] += len(alive)
         self.counts["lost"] += len(due.numbers)
@@ -94,17 +102,18 @@ class Verdicts:
             Zone(found.zone),
             picture.watch.broker_time(now),
         )
+        book.waits_for[found.zone] = IN_FLIGHT
+        waits_for = 0
         try:
-            seq = await append(nc, event, expect=max(version, book.unread.get(found.zone, 0)))
+            waits_for = await append(nc, event, expect=max(version, book.unread.get(found.zone, 0)))
         except ConflictError as err:
             self.counts["conflicts"] += 1
-            if err.found is not None:
-                book.waits_for[found.zone] = err.found
-                book.unread[found.zone] = err.found
+            waits_for = book.unread[found.zone] = err.found or 0
             return False
         except (BrokerUnavailableError, RefusedError) as err:
             return _failed(err, 1)
-        book.waits_for[found.zone] = seq
+        finally:
+            book.waits_for[found.zone] = waits_for
         self.counts["zone_silent" if is_silent else "zone_recovered"] += 1
         return True
 
@@ -192,19 +201,16 @@ class Verdicts:
             time=_time(int(at_s * 1_000_000)),
         )
 
-    def _wait_for(self, picture: Picture, numbers: Int64s, err: ConflictError) -> None:
-        """Judge the nodes of a refused batch again once the record that was in the way is read."""
-        if err.found is None:
-            return
-        roster = picture.roster
-        if err.found > picture.folded:
-            roster.waits_for[numbers] = err.found
-            return
-        # It is read already and changed nothing that we know: a record that can't be read, about a node of
-        # which nothing else is known. It counts for the broker all the same.
-        for number, node_id in zip(numbers.tolist(), self._projection.node_ids(numbers), strict=True):
-            if node_id == err.about:
-                roster.version[number] = max(int(roster.version[number]), err.found)
+    def _seen_by(self, picture: Picture, numbers: Int64s, err: ConflictError) -> int:
+        """Return which position in FLEET shows what was in the way of a batch."""
+        found = err.found or 0
+        if found <= picture.folded:
+            # It is read already and changed nothing that we know: a record that can't be read, about a node
+            # of which nothing else is known. It counts for the broker all the same.
+            for number, node_id in zip(numbers.tolist(), self._projection.node_ids(numbers), strict=True):
+                if node_id == err.about:
+                    picture.roster.version[number] = max(int(picture.roster.version[number]), found)
+        return found
 
 
 def _failed(err: FleetfoldError, verdicts: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,24 +27,33 @@ NODES = """
     FROM main.node
     WHERE version > $after
 """
-LAST_FACTS = """
+REGISTRATIONS = """
     SELECT node_id, max(seq) AS seq, arg_max(event_id, seq) AS event_id
     FROM main.fact
-    WHERE seq > $after AND starts_with("type", $stem)
+    WHERE starts_with("type", $registered)
     GROUP BY node_id
 """
-LAST_DATA = """
+EVIDENCE = """
     SELECT node_id, arg_max("data", seq) AS "data"
     FROM main.fact
-    WHERE seq > $after AND starts_with("type", $stem)
+    WHERE starts_with("type", $lost)
     GROUP BY node_id
+"""
+TOLD = """
+    SELECT
+        seq, node_id, event_id, starts_with("type", $registered) AS is_registration,
+        CASE WHEN starts_with("type", $lost) THEN "data" END AS lost
+    FROM main.fact
+    WHERE seq > $after
+        AND (starts_with("type", $registered) OR starts_with("type", $lost) OR node_id IS NULL)
+    ORDER BY seq
 """
 DATA_AT = """
     SELECT node_id, "data"
     FROM main.fact
     WHERE seq IN (SELECT unnest($seqs))
 """
-IS_ABOUT_ZONES = """
+ZONES = """
     SELECT count(*)
     FROM main.fact
     WHERE seq > $after AND node_id IS NULL
@@ -53,46 +64,100 @@ ZONES = """
 """
 
 
+_STEMS = {
+    "registered": f"{REGISTRY.by_model[Registered].stem}.v",
+    "lost": f"{REGISTRY.by_model[Lost].stem}.v",
+}
+
+
 class Registration(NamedTuple):
     """A node's last registration; `digest` is "" where only its data tell it."""
 
-    node_id: NodeId
     seq: int
     digest: str
 
 
 class Changes(NamedTuple):
-    """What facts after a position in FLEET said. `lost` has the beat that a node's last `lost` knew of.
+    """What facts after a position in FLEET said, of each node the last.
 
-    `zones` are all zones where one of the facts was about a zone, else none.
+    `lost` has the beat that a node's last `lost` knew of. `zones` are all zones where one of the facts was
+    about a zone, else none.
     """
 
     nodes: NodeRows
-    registrations: list[Registration]
+    registrations: dict[NodeId, Registration]
     lost: dict[NodeId, int]
     zones: list[ZoneState]
 
 
-def changes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> Changes:
-    """Return what facts after a position in FLEET said; raise StoreError where the tables were closed.
+def everything(cursor: duckdb.DuckDBPyConnection) -> Changes:
+    """Return what all facts said; raise StoreError where the tables were closed.
 
     Nodes are read first, so nothing that their state follows from is missing in the rest.
     """
-    import duckdb  # noqa: PLC0415 (the process that calls this has it)
+    with _store_errors():
+        return Changes(
+            _nodes(cursor, after=0),
+            {
+                node_id: Registration(seq, _digest_in(event_id))
+                for node_id, seq, event_id in cursor.execute(
+                    REGISTRATIONS, {"registered": _STEMS["registered"]}
+                ).fetchall()
+            },
+            {
+                node_id: beat_seq
+                for node_id, data in cursor.execute(EVIDENCE, {"lost": _STEMS["lost"]}).fetchall()
+                if (beat_seq := _beat_known(data)) is not None
+            },
+            _zones(cursor),
+        )
+
+
+def changes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> Changes:
+    """Return what facts after a position in FLEET said; as `everything` does."""
+    with _store_errors():
+        nodes = _nodes(cursor, after=after)
+        told = cursor.execute(TOLD, {"after": after, **_STEMS}).fetchall()
+        registrations: dict[NodeId, Registration] = {}
+        lost: dict[NodeId, int] = {}
+        is_about_zones = False
+        for seq, node_id, event_id, is_registration, data in told:
+            if node_id is None:
+                is_about_zones = True
+            elif is_registration:
+                registrations[node_id] = Registration(seq, _digest_in(event_id))
+            elif (beat_seq := _beat_known(data)) is not None:
+                lost[node_id] = beat_seq
+        return Changes(nodes, registrations, lost, _zones(cursor) if is_about_zones else [])
+
+
+def digests_at(cursor: duckdb.DuckDBPyConnection, seqs: list[int]) -> dict[NodeId, str]:
+    """Return the digests of the registrations at some positions in FLEET, computed from what they say.
+
+    Raises StoreError where the tables were closed.
+    """
+    with _store_errors():
+        found = cursor.execute(DATA_AT, {"seqs": seqs}).fetchall()
+    digests: dict[NodeId, str] = {}
+    for node_id, data in found:
+        try:
+            digests[node_id] = payload_digest(data.encode())
+        except UnreadableError:
+            continue  # it was readable as a record: then it is none of ours to judge
+    return digests
+
+
+@contextlib.contextmanager
+def _store_errors() -> Iterator[None]:
+    import duckdb  # noqa: PLC0415 (whoever has a cursor has it)
 
     try:
-        return Changes(
-            changed_nodes(cursor, after=after),
-            last_registrations(cursor, after=after),
-            last_evidence(cursor, after=after),
-            zone_states(cursor, after=after),
-        )
+        yield
     except duckdb.Error as err:
         raise StoreError("", why=str(err)) from err
 
 
-def changed_nodes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> NodeRows:
-    """Return the nodes that a record after a position in FLEET was about."""
+def _nodes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> NodeRows:
     found: Any = cursor.execute(NODES, {"after": after}).to_arrow_table()
     return NodeRows(
         numbers=_int64s(found["number"]),
@@ -108,68 +173,16 @@ def changed_nodes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> NodeRows:
     )
 
 
-def last_registrations(cursor: duckdb.DuckDBPyConnection, *, after: int) -> list[Registration]:
-    """Return the last registration of each node that registered after a position in FLEET.
-
-    Our own agents and the gateway end a registration's id with its digest, which spares computing it.
-    """
-    parameters = {"after": after, "stem": _stem(Registered)}
-    return [
-        Registration(node_id, seq, _digest_in(event_id))
-        for node_id, seq, event_id in cursor.execute(LAST_FACTS, parameters).fetchall()
-    ]
-
-
-def digests_at(cursor: duckdb.DuckDBPyConnection, seqs: list[int]) -> dict[NodeId, str]:
-    """Return the digests of the registrations at some positions in FLEET, computed from what they say.
-
-    Raises StoreError where the tables were closed.
-    """
-    import duckdb  # noqa: PLC0415 (as above)
-
-    try:
-        found = cursor.execute(DATA_AT, {"seqs": seqs}).fetchall()
-    except duckdb.Error as err:
-        raise StoreError("", why=str(err)) from err
-    digests: dict[NodeId, str] = {}
-    for node_id, data in found:
-        try:
-            digests[node_id] = payload_digest(data.encode())
-        except UnreadableError:
-            continue  # it was readable as a record: then it is none of ours to judge
-    return digests
-
-
-def last_evidence(cursor: duckdb.DuckDBPyConnection, *, after: int) -> dict[NodeId, int]:
-    """Return which beat the last `lost` of each node knew of, for verdicts after a position in FLEET.
-
-    A verdict that does not say it, or not in JSON that we write (any writer may put NaN into a member of its
-    own), is missing.
-    """
-    parameters = {"after": after, "stem": _stem(Lost)}
-    found: dict[NodeId, int] = {}
-    for node_id, data in cursor.execute(LAST_DATA, parameters).fetchall():
-        try:
-            beat_seq = orjson.loads(data).get("beat_seq")
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(beat_seq, int):
-            found[node_id] = beat_seq
-    return found
-
-
-def zone_states(cursor: duckdb.DuckDBPyConnection, *, after: int) -> list[ZoneState]:
-    """Return what all zones are where a fact after a position in FLEET was about one; else nothing."""
-    if not cursor.execute(IS_ABOUT_ZONES, {"after": after}).fetchall()[0][0]:
-        return []
+def _zones(cursor: duckdb.DuckDBPyConnection) -> list[ZoneState]:
     return [
         ZoneState(zone, version, is_silent, count or 0, members or 0, _seconds(held_until_us))
         for zone, version, is_silent, count, members, held_until_us in cursor.execute(ZONES).fetchall()
     ]
 
 
-def _stem(model: type[Registered | Lost]) -> str:
-    return f"{REGISTRY.by_model[model].stem}.v"
+def _beat_known(data: str) -> int | None:
+    beat_seq = orjson.loads(data).get("beat_seq")
+    return beat_seq if isinstance(beat_seq, int) else None
 
 
 def _digest_in(event_id: str) -> str:

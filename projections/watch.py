@@ -128,7 +128,7 @@ class Watch:
         self.gaps: list[Gap] = []
         self.beats, self.fleet = Sights(), Sights()
         self.horizon = -math.inf
-        """Before it, nothing was stored in either stream that is not folded."""
+        """Before it, no heartbeat was stored that is not folded."""
         self.facts_known_until = -math.inf
         """The same for facts alone."""
         self.watching_since = math.inf
@@ -181,9 +181,9 @@ class Watch:
 
     def reached(self, *, beats: Cursor, fleet: Cursor, now: float) -> None:
         """Take note of how far both streams are folded; forget what is known through that."""
-        self.facts_known_until = self.fleet.horizon(fleet)
-        self.horizon = min(self.beats.horizon(beats), self.facts_known_until)
-        if self.watching_since == math.inf and self.horizon > -math.inf:
+        self.horizon, self.facts_known_until = self.beats.horizon(beats), self.fleet.horizon(fleet)
+        known_until = min(self.horizon, self.facts_known_until)
+        if self.watching_since == math.inf and known_until > -math.inf:
             # From here on this process knows all that there is.
             begin = (
                 -math.inf if self._mark_s is None else min(now + self._mark_s - self.broker_time(now), now)
@@ -221,7 +221,7 @@ class Watch:
             return "the broker has not answered yet"
         if now - self._last.answered > self.bounds.late_s + 1.0:
             return f"the broker has not answered for {now - self._last.answered:.1f} s"
-        if now - self.horizon > self.bounds.lag_s + 1.0:
+        if now - min(self.horizon, self.facts_known_until) > self.bounds.lag_s + 1.0:
             return "what the broker stored is not folded yet"
         return ""
 

@@ -24,12 +24,14 @@ from events.asks import decode_ask
 from events.digest import inventory_digest
 from events.envelope import new_event
 from events.ids import NodeId, token
+from events.streams import BEATS_NAME
 from events.subjects import ask_subject, beat_subject, fact_subject
 from projections.judging import Outlook
 from projections.projection import Projection
 from projections.silence import LivenessRules
-from tests.support.projecting import at_work, shown
+from tests.support.projecting import shown
 from tests.support.publishing import connect
+from tests.support.reading import reading_client
 
 INTERVAL_S, GRACE_S = 0.2, 0.6
 BOOT = "b1"
@@ -92,19 +94,20 @@ class Watching:
 
 
 @asynccontextmanager
-async def watching(
-    url: str, path: Path, *, rules: LivenessRules = RULES, evaluators: int = 1
-) -> AsyncIterator[Watching]:
+async def watching(url: str, path: Path, *, rules: LivenessRules = RULES) -> AsyncIterator[Watching]:
     """Fold and judge for the length of a block."""
     async with AsyncExitStack() as closing:
         projection = Projection.open(path)
         closing.callback(projection.close)
-        made = [Evaluator(projection, lambda: connect(url), rules) for _ in range(evaluators)]
-        projector = await closing.enter_async_context(at_work(url, projection))
-        for evaluator in made:
-            closing.push_async_callback(evaluator.stop)
-            await evaluator.start()
-        yield Watching(projection, projector, made[0])
+        projector = Projector(projection, lambda: reading_client(url))
+        evaluator = Evaluator(
+            projection, lambda: connect(url), rules, in_hand=lambda: projector.in_hand(BEATS_NAME)
+        )
+        closing.push_async_callback(projector.stop)
+        await projector.start()
+        closing.push_async_callback(evaluator.stop)
+        await evaluator.start()
+        yield Watching(projection, projector, evaluator)
 
 
 class Agents:
