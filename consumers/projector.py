@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import logging
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -33,14 +31,6 @@ if TYPE_CHECKING:
     from projections.projection import Projection
 
 log = logging.getLogger(__name__)
-
-SWITCH_INTERVAL_S = 0.0005
-# Python's threads take turns this often at the latest; its own 5 ms is more than a whole answer of the
-# API may take.
-COLLECTED_AFTER = (100_000, 50, 1_000)
-# Of Python's cyclic collector. A fold makes values by the ten thousand and no cycles: with the defaults
-# (700, 10, 10) looking through them takes a third of the time of a replay.
-
 
 PLANS = (
     # Facts are waited for: a change has to reach its subscribers within 100 ms. Heartbeats come in
@@ -87,9 +77,6 @@ class Projector:
 
     async def start(self) -> None:
         """Begin to read; returns at once, whether the broker is there or not."""
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        gc.set_threshold(*COLLECTED_AFTER)
-        gc.freeze()  # what the tables held stays; it need not be looked through again
         self._thread.start()
 
     async def stop(self) -> None:

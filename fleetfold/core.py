@@ -27,6 +27,7 @@ from events.stream_admin import ensure_streams
 from events.streams import BEATS_NAME
 from fleetfold.connection import connect
 from fleetfold.http_server import HttpServer
+from fleetfold.interpreter import tune
 from fleetfold.readings import folded, is_caught_up, readings
 from fleetfold.settings import token_of
 from fleetfold.version import version
@@ -80,6 +81,7 @@ class Core:
             )
         if projection.recovered is not None:
             log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
+        tune()
         self._projector = Projector(projection, self._connect_reader)
         evaluator = Evaluator(
             projection,

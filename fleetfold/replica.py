@@ -33,6 +33,7 @@ from fleetfold.address_space import begin_again_with_allocators, bound, is_worn
 from fleetfold.connection import connect
 from fleetfold.data_folder import DataFolder
 from fleetfold.http_server import HttpServer
+from fleetfold.interpreter import tune
 from fleetfold.listener import bind, url_of
 from fleetfold.readings import readings
 from fleetfold.settings import secrets_of, token_of
@@ -116,6 +117,7 @@ async def _until_stopped(
             Projection.open, folder.tables, settings=ProjectionSettings(store=store_of(settings.sql))
         )
         closing.callback(projection.close)
+        tune()
         projector = Projector(projection, connect_reader, plans=PLANS)
         closing.push_async_callback(projector.stop)
         await projector.start()
