@@ -6,7 +6,7 @@ Decoding is a pure function of the record: a replay gives the same facts, warnin
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
@@ -20,13 +20,12 @@ from events.envelope import JSON_TYPE, SPECVERSION, FactEvent, Opened, check_abo
 from events.errors import InvalidSubjectError, UnreadableError
 from events.facts import FactData, Part
 from events.ids import NodeId, Zone
+from events.moments import from_us
 from events.reasons import BAD_TYPE, INVALID_SUBJECT, MISSING, NOT_UTF8, SUBJECT_MISMATCH, FactWarning
 from events.registry import REGISTRY, FactType, Registry, parse_type
 from events.subjects import FactSubject, Owner, parse_fact
 from events.treatments import treat
 from events.upcasters import upcast
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Recorded(NamedTuple):
@@ -71,7 +70,7 @@ def decode_fact(
         sent_at = getattr(data, "sent_at", None)
     return Recorded(
         seq,
-        _EPOCH + timedelta(0, 0, stored_at_ns // 1000),
+        from_us(stored_at_ns // 1000),
         subject,
         about.node_id,
         about.zone,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 import orjson
 
 from events.log import Batch, Int64s
+from events.moments import EPOCH, to_us
 from events.odd_beats import (
     MAX_BEAT_BYTES,
     MAX_INVENTORY_BYTES,
@@ -36,7 +37,6 @@ from events.reasons import TIME_OUT_OF_RANGE
 NOT_SAID = np.iinfo(np.int64).min
 """In `BeatColumns.sent_us`: the beat does not say when it was sent, or says it unreadably."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 256
 # Messages parsed before their objects are dropped: two objects each, fewer than the 700 that make Python's
 # collector walk, which costs more than the parsing.
@@ -235,7 +235,7 @@ def _lengths(column: Sequence[Sized]) -> Int64s:
 
 
 def _sent_us(texts: Sequence[str | None], warnings: Counter[str]) -> list[int]:
-    parse, epoch = datetime.fromisoformat, _EPOCH
+    parse, epoch = datetime.fromisoformat, EPOCH
     try:
         since = [parse(text) - epoch for text in texts]  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):  # TypeError: none at all, or one without an offset
@@ -250,7 +250,7 @@ def _sent_us_of(text: str | None, warnings: Counter[str]) -> int:
         # Only what RFC 3339 allows besides: nothing that is read above may be read otherwise here.
         sent_at = datetime.fromisoformat(text.replace("t", "T").replace("z", "Z"))
         sent_at = sent_at if sent_at.tzinfo is not None else sent_at.replace(tzinfo=UTC)
-        return (sent_at - _EPOCH) // timedelta(microseconds=1)
+        return to_us(sent_at)
     except (ValueError, OverflowError):
         warnings[TIME_OUT_OF_RANGE] += 1
         return NOT_SAID

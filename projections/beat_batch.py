@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from events.heartbeats import decode_beats
 from events.log import Batch, Int64s
+from events.moments import from_us
 from events.odd_beats import RejectedBeat
 from events.reasons import OVERSIZED
 from events.subjects import parse_beat
@@ -19,7 +19,6 @@ from projections.node_index import NewNodes, NodeIndex
 from projections.rows import QuarantineRow
 from projections.usage import MOST_RESOURCES, Resources, Samples
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNTED = {"duplicates": DUPLICATES, "reordered": REORDERED, "other_boot": OTHER_BOOT}
 
 
@@ -104,7 +103,7 @@ def _quarantined(batch: Batch, one: RejectedBeat) -> QuarantineRow:
     return QuarantineRow(
         batch.stream,
         int(batch.seqs[row]),
-        _EPOCH + timedelta(microseconds=int(batch.stored_at_ns[row]) // 1000),
+        from_us(int(batch.stored_at_ns[row]) // 1000),
         batch.subjects[row].decode(errors="replace"),
         one.node_id,
         one.reason,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 
 from events.codec import Recorded
 from events.errors import InvalidSubjectError, UnreadableError
+from events.moments import from_us
 from events.subjects import parse_fact
 from projections.parts import made
 from projections.rows import FactRow, QuarantineRow
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MEMBER = b'"datacontenttype":"application/json","data":{'
 # How our own encoder ends an envelope. What follows is the data and a brace.
 SHORT = 15
@@ -46,7 +45,7 @@ def quarantine_row(
         node_id = parse_fact(text).node_id
     except InvalidSubjectError:
         node_id = None
-    stored_at = _EPOCH + timedelta(microseconds=stored_at_ns // 1000)
+    stored_at = from_us(stored_at_ns // 1000)
     return QuarantineRow(stream, seq, stored_at, text, node_id, why.reason, why.field, why.detail, payload)
 
 

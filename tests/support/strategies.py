@@ -16,6 +16,7 @@ from events.codec import encode_fact, encode_json
 from events.envelope import new_event
 from events.facts import FactData
 from events.ids import NodeId
+from events.moments import to_us
 from events.registry import REGISTRY
 from events.subjects import fact_subject
 
@@ -23,7 +24,6 @@ NODES = (NodeId("n1"), NodeId("rack 2/n.2"))
 MACHINES = {"b1": "m1", "b2": "m1", "b3": "m2", "b4": None}
 """Which machine a boot is of, where its agent tells the truth; None where it does not say."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
     @property
     def stored_at_ns(self) -> int:
-        return (self.stored_at - _EPOCH) // timedelta(microseconds=1) * 1000
+        return to_us(self.stored_at) * 1000
 
 
 class Said(NamedTuple):
