@@ -6,10 +6,11 @@ the past. `projections.capacity_queries` holds the questions about amounts. Time
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from events.ids import NodeId
+from events.moments import from_us
 from projections.directory import NodeFilter
 
 if TYPE_CHECKING:
@@ -43,55 +44,11 @@ NODES_AT = """
     ORDER BY node_id
     LIMIT $limit
 """
-NODE_HISTORY = """
-    SELECT
-        node_id, state, liveness, intent, schedulable, region, zone, pool, incarnation,
-        epoch_us(valid_from) AS valid_from_us, epoch_us(valid_to) AS valid_to_us, cause_seq, cause_type,
-        actor, reason
-    FROM fleet.node_history
-    WHERE node_id = $node_id AND cause_seq < $before
-    ORDER BY cause_seq DESC
-    LIMIT $limit
-"""
 TIMELINE = """
     SELECT seq, epoch_us("at") AS at_us, node_id, kind, detail, "before", "after", cause_seq, n, actor, reason
     FROM main.announcement
     WHERE node_id = $node_id AND seq < $before
     ORDER BY seq DESC
-    LIMIT $limit
-"""
-CHANGES = """
-    SELECT seq, epoch_us("at") AS at_us, node_id, kind, detail, "before", "after", cause_seq, n, actor, reason
-    FROM main.announcement
-    WHERE seq > $after
-    ORDER BY seq
-    LIMIT $limit
-"""
-CHANGES_FROM = """
-    SELECT seq, epoch_us("at") AS at_us, node_id, kind, detail, "before", "after", cause_seq, n, actor, reason
-    FROM main.announcement
-    WHERE cause_seq >= $cause_seq AND (cause_seq > $cause_seq OR n > $n)
-    ORDER BY cause_seq, n
-    LIMIT $limit
-"""
-LAST_CHANGE = """
-    SELECT coalesce(max(seq), 0)
-    FROM main.announcement
-"""
-FACTS = """
-    SELECT
-        seq, epoch_us(stored_at) AS stored_at_us, epoch_us(sent_at) AS sent_at_us, subject, node_id, "type",
-        source, event_id, "data"
-    FROM main.fact
-    WHERE node_id = $node_id AND seq < $before
-    ORDER BY seq DESC
-    LIMIT $limit
-"""
-QUARANTINED = """
-    SELECT stream, seq, epoch_us(stored_at) AS stored_at_us, subject, node_id, reason, field, detail, body
-    FROM main.quarantine
-    WHERE stream = $stream AND seq < $before
-    ORDER BY seq DESC, field
     LIMIT $limit
 """
 QUARANTINE_COUNTS = """
@@ -103,7 +60,6 @@ QUARANTINE_COUNTS = """
 
 END = 2**63 - 1
 """As `before`: from the newest on."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NodeBand(NamedTuple):
@@ -142,34 +98,6 @@ class Change(NamedTuple):
     reason: str
 
 
-class Fact(NamedTuple):
-    """One readable record of FLEET; `data` is JSON text."""
-
-    seq: int
-    stored_at: datetime
-    sent_at: datetime | None
-    subject: str
-    node_id: NodeId | None
-    type: str
-    source: str
-    event_id: str
-    data: str
-
-
-class Quarantined(NamedTuple):
-    """One record, or value of one, that could not be read."""
-
-    stream: str
-    seq: int
-    stored_at: datetime
-    subject: str
-    node_id: NodeId | None
-    reason: str
-    field: str
-    detail: str
-    body: bytes
-
-
 def node_at(cursor: duckdb.DuckDBPyConnection, node_id: NodeId, at: datetime) -> NodeBand | None:
     """Return what a node was at a moment; None before it was known."""
     rows = cursor.execute(NODE_AT, {"node_id": node_id, "at": at}).fetchall()
@@ -201,14 +129,6 @@ def nodes_at(
     return [_band(row) for row in rows]
 
 
-def node_history(
-    cursor: duckdb.DuckDBPyConnection, node_id: NodeId, *, before: int = END, limit: int
-) -> list[NodeBand]:
-    """Return a node's bands that facts below the sequence `before` began, newest first."""
-    asked = {"node_id": node_id, "before": before, "limit": limit}
-    return [_band(row) for row in cursor.execute(NODE_HISTORY, asked).fetchall()]
-
-
 def timeline(
     cursor: duckdb.DuckDBPyConnection, node_id: NodeId, *, before: int = END, limit: int
 ) -> list[Change]:
@@ -217,56 +137,16 @@ def timeline(
     return [_change(row) for row in cursor.execute(TIMELINE, asked).fetchall()]
 
 
-def changes(cursor: duckdb.DuckDBPyConnection, *, after: int, limit: int) -> list[Change]:
-    """Return what was announced after the announcement `after`, in order."""
-    return [_change(row) for row in cursor.execute(CHANGES, {"after": after, "limit": limit}).fetchall()]
-
-
-def changes_from(cursor: duckdb.DuckDBPyConnection, *, cause_seq: int, n: int, limit: int) -> list[Change]:
-    """Return what was announced after the n-th announcement of a fact, in order."""
-    asked = {"cause_seq": cause_seq, "n": n, "limit": limit}
-    return [_change(row) for row in cursor.execute(CHANGES_FROM, asked).fetchall()]
-
-
-def last_change(cursor: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of the last announcement, 0 before any."""
-    return int(cursor.execute(LAST_CHANGE).fetchall()[0][0])
-
-
-def facts(cursor: duckdb.DuckDBPyConnection, node_id: NodeId, *, before: int = END, limit: int) -> list[Fact]:
-    """Return the facts about a node below the sequence `before`, newest first."""
-    asked = {"node_id": node_id, "before": before, "limit": limit}
-    return [
-        Fact._make((row[0], _time(row[1]), row[2] if row[2] is None else _time(row[2]), *row[3:]))
-        for row in cursor.execute(FACTS, asked).fetchall()
-    ]
-
-
-def quarantined(
-    cursor: duckdb.DuckDBPyConnection, stream: str, *, before: int = END, limit: int
-) -> list[Quarantined]:
-    """Return what of a stream could not be read below the sequence `before`, newest first."""
-    asked = {"stream": stream, "before": before, "limit": limit}
-    return [
-        Quarantined._make((*row[:2], _time(row[2]), *row[3:]))
-        for row in cursor.execute(QUARANTINED, asked).fetchall()
-    ]
-
-
 def quarantine_counts(cursor: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
     """Return how much is in quarantine, by stream and reason."""
     return {(stream, reason): n for stream, reason, n in cursor.execute(QUARANTINE_COUNTS).fetchall()}
 
 
+# Times are asked for as numbers: as DuckDB gives them, they need a time zone library for each row.
 def _band(row: tuple[Any, ...]) -> NodeBand:
-    valid_to = None if row[10] is None else _time(row[10])
-    return NodeBand._make((*row[:9], _time(row[9]), valid_to, *row[11:]))
+    valid_to = None if row[10] is None else from_us(row[10])
+    return NodeBand._make((*row[:9], from_us(row[9]), valid_to, *row[11:]))
 
 
 def _change(row: tuple[Any, ...]) -> Change:
-    return Change._make((row[0], _time(row[1]), *row[2:]))
-
-
-def _time(us: int) -> datetime:
-    # Not as DuckDB gives it: that needs a time zone library for each row.
-    return _EPOCH + timedelta(microseconds=us)
+    return Change._make((row[0], from_us(row[1]), *row[2:]))
