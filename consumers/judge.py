@@ -7,6 +7,7 @@ not judged again until it is known what became of it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ import numpy as np
 from consumers.ending import end
 from consumers.questions import Questions
 from consumers.verdicts import Verdicts
+from events.errors import StoreError
 from projections import judging
 from projections.judging import Due
 from projections.zones import ZoneFinding, gone_silent, speaking_again
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from consumers.picture import Picture
     from events.log import Int64s
     from projections.projection import Projection
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 3
 # While the broker stores one, the next is written; more would only queue in front of the broker.
@@ -115,7 +119,13 @@ class Judge:
 
     def _append(self, work: Coroutine[None, None, bool]) -> None:
         async def run() -> None:
-            if not await work:
+            try:
+                is_taken = await work
+            except StoreError as err:
+                # Of tables that were begun anew meanwhile: so is the picture, in the next round.
+                log.info("not judged", extra={"why": err.why})
+                is_taken = False
+            if not is_taken:
                 self._again_at = time.monotonic() + AGAIN_S
             self._appended()
 

@@ -2,7 +2,7 @@
 
 Nothing is handed over: what is committed is read, from memory (heartbeats) and from the tables (facts), so
 nothing can be missed and a restart needs nothing of its own. Called by the evaluator's thread only, but for
-`outlook` and `mode`.
+`outlook`, and the mode and the times of its watch.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Picture:
         """Say of each node whether a beat of it was read that is not folded yet."""
         subjects = {
             beat_subject(node_id).encode(): at
-            for at, node_id in enumerate(self._projection.node_ids(numbers))
+            for at, node_id in enumerate(self._projection.node_ids(numbers, openings=self.openings))
         }
         heard = np.zeros(len(numbers), bool)
         for batch in self._unfolded:
@@ -103,7 +103,8 @@ class Picture:
         if not len(numbers):
             return
         found = digests_at(self._connection(), self.roster.registered_at_seq[numbers].tolist())
-        for number, node_id in zip(numbers.tolist(), self._projection.node_ids(numbers), strict=True):
+        node_ids = self._projection.node_ids(numbers, openings=self.openings)
+        for number, node_id in zip(numbers.tolist(), node_ids, strict=True):
             # One that cannot be computed agrees with everything: asking again would not change that.
             self.roster.registered_at_seq[number] = 0
             if node_id in found:
@@ -131,7 +132,7 @@ class Picture:
         roster.hold(len(contacts.beat_seqs))
         numbers = np.flatnonzero(contacts.beat_seqs != roster.beat_seq[: len(contacts.beat_seqs)])
         seqs, heard_us = contacts.beat_seqs[numbers], contacts.heard_us[numbers]
-        boots, digests = self._projection.beat_texts(numbers)
+        boots, digests = self._projection.beat_texts(numbers, openings=self.openings)
         spoke = self.watch.beats.dated(seqs, heard_us / 1e6, now=now)
         roster.take_beats(BeatRows(numbers, seqs, spoke, boots, digests))
         self.heard_us, self._beats = contacts.heard_us, contacts.cursor

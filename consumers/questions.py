@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
     from consumers.picture import Picture
-    from events.ids import NodeId
     from events.log import Int64s
     from projections.judging import Due
     from projections.projection import Projection
@@ -62,10 +61,10 @@ class Questions:
         """Ask whoever beat since the last time and has to be asked."""
         picture.read_digests()
         found = asking.to_ask(picture.roster, now=now, facts_known_until=picture.watch.facts_known_until)
-        await self._send(found.unknown, UNKNOWN)
-        await self._send(found.other_boot, OTHER_BOOT)
-        await self._send(found.other_inventory, OTHER_INVENTORY)
-        await self._send(found.gone, GONE)
+        await self._send(picture, found.unknown, UNKNOWN)
+        await self._send(picture, found.other_boot, OTHER_BOOT)
+        await self._send(picture, found.other_inventory, OTHER_INVENTORY)
+        await self._send(picture, found.gone, GONE)
 
     async def probed(self, picture: Picture, due: Due, *, now: float) -> Due:
         """Return those that were probed and did not answer in time; probe the others."""
@@ -74,20 +73,18 @@ class Questions:
         is_open = at > picture.roster.heard[due.numbers]
         new = due.numbers[~is_open]
         picture.roster.probed_at[new] = now
-        await self._send(new, PROBE, is_answered=True)
+        await self._send(picture, new, PROBE, is_answered=True)
         return due.only(is_open & (now - at >= PROBE_WITHIN_S))
 
-    async def _send(self, numbers: Int64s, ask: Ask, *, is_answered: bool = False) -> None:
+    async def _send(self, picture: Picture, numbers: Int64s, ask: Ask, *, is_answered: bool = False) -> None:
         if not len(numbers) or self._nc is None or not self._nc.is_connected:
             return
         payload = encode_ask(ask)
-        for number, node_id in zip(numbers.tolist(), self._node_ids(numbers), strict=True):
+        node_ids = self._projection.node_ids(numbers, openings=picture.openings)
+        for number, node_id in zip(numbers.tolist(), node_ids, strict=True):
             reply = f"{self._inbox}.{number}" if is_answered else ""
             await self._nc.publish(ask_subject(node_id), payload, reply=reply)
         self.counts[ask.word] += len(numbers)
-
-    def _node_ids(self, numbers: Int64s) -> list[NodeId]:
-        return self._projection.node_ids(numbers)
 
     async def _answered(self, msg: Msg) -> None:
         number = msg.subject.rpartition(".")[2]

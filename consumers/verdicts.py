@@ -118,10 +118,10 @@ class Verdicts:
         return True
 
     def _alive(self, picture: Picture, numbers: Int64s, *, now: float) -> Iterator[FactEvent]:
-        boots, _ = self._projection.beat_texts(numbers)
+        boots, _ = self._projection.beat_texts(numbers, openings=picture.openings)
         roster, at_s = picture.roster, picture.watch.broker_time(now)
         rows = zip(
-            self._projection.node_ids(numbers),
+            self._projection.node_ids(numbers, openings=picture.openings),
             boots,
             roster.word[numbers].tolist(),
             roster.beat_seq[numbers].tolist(),
@@ -139,12 +139,12 @@ class Verdicts:
 
     def _lost(self, picture: Picture, due: Due, *, now: float) -> Iterator[FactEvent]:
         numbers = due.numbers
-        boots, _ = self._projection.beat_texts(numbers)
+        boots, _ = self._projection.beat_texts(numbers, openings=picture.openings)
         roster, watch = picture.roster, picture.watch
         at_s = watch.broker_time(now)
         rows = zip(
             numbers.tolist(),
-            self._projection.node_ids(numbers),
+            self._projection.node_ids(numbers, openings=picture.openings),
             due.silent_s.tolist(),
             roster.grace_s[numbers].tolist(),
             (watch.horizon - roster.heard[numbers]).tolist(),
@@ -207,7 +207,8 @@ class Verdicts:
         if found <= picture.folded:
             # It is read already and changed nothing that we know: a record that can't be read, about a node
             # of which nothing else is known. It counts for the broker all the same.
-            for number, node_id in zip(numbers.tolist(), self._projection.node_ids(numbers), strict=True):
+            node_ids = self._projection.node_ids(numbers, openings=picture.openings)
+            for number, node_id in zip(numbers.tolist(), node_ids, strict=True):
                 if node_id == err.about:
                     picture.roster.version[number] = max(int(picture.roster.version[number]), found)
         return found

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from events.errors import StoreError
 from events.ids import NodeId
 from events.log import Batch, Cursor, Int64s
 from events.streams import BEATS_NAME, FLEET_NAME
@@ -159,15 +160,21 @@ class Projection:
         with self._lock:
             return self._memory.contacts()
 
-    def beat_texts(self, numbers: Int64s) -> tuple[list[str | None], list[str | None]]:
-        """Return which boot some nodes beat for, and which inventory they say they have, by number."""
+    def beat_texts(self, numbers: Int64s, *, openings: int) -> tuple[list[str | None], list[str | None]]:
+        """Return which boot some nodes beat for, and which inventory they say they have, by number.
+
+        Raises StoreError where the numbers, got at so many openings, are of tables that are no more.
+        """
         with self._lock:
+            self._refuse_numbers_of_others(openings)
             rows = self._memory.beats
             return rows.boots[numbers].tolist(), rows.inventories[numbers].tolist()
 
-    def node_ids(self, numbers: Int64s) -> list[NodeId]:
-        """Return the nodes that have these numbers."""
-        return self._memory.index.node_ids(numbers)
+    def node_ids(self, numbers: Int64s, *, openings: int) -> list[NodeId]:
+        """Return the nodes that have these numbers; raise StoreError as `beat_texts` does."""
+        with self._lock:
+            self._refuse_numbers_of_others(openings)
+            return self._memory.index.node_ids(numbers)
 
     def number(self, node_id: NodeId) -> int | None:
         """Return a node's number, None where the log never named it; it stays until `openings` changes."""
@@ -269,6 +276,11 @@ class Projection:
             self._trim(int(batch.stored_at_ns[-1]) // 1000)
         nodes = tuple(memory.index.node_ids(folded.contacts))
         return self._applied(new, reached, nodes, 0, folded.counters)
+
+    def _refuse_numbers_of_others(self, openings: int) -> None:
+        if openings != self.openings:
+            why, instead = "they were begun anew meanwhile", "read from the new ones again"
+            raise StoreError(str(self.path), why=why, instead=instead)
 
     def _reach(self, stream: str, at: Checkpoint) -> None:
         self._memory.checkpoints[stream] = at

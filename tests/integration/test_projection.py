@@ -10,13 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.sql_engine import LockedCursors
 from api.sql_statement import SqlLimits
-from events.errors import EpochChangedError, LogGapError
+from events.errors import EpochChangedError, LogGapError, StoreError
 from events.facts import Alive, Allocated, Cordoned, Device, Registered, Resource, Retired
 from events.ids import NodeId
 from events.log import Cursor
@@ -486,6 +487,23 @@ def test_what_is_used_is_summed_by_place(tmp_path: Path) -> None:
 
         assert projection.used() == {("cpu", None): 5.5, ("vm", None): 0.0}
         assert projection.used("zone") == {("cpu", "z1"): 2.5, ("cpu", "z2"): 3.0, ("vm", "z2"): 0.0}
+
+
+def test_numbers_of_tables_that_are_no_more_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as projection:
+        told(projection, LOG, BEATS)
+        numbers, openings = np.array([projection.number(N1)]), projection.openings
+        assert projection.node_ids(numbers, openings=openings) == [N1]
+        assert projection.beat_texts(numbers, openings=openings) == (["b1"], ["d1"])
+
+        projection.reopen(why="test")
+        told(projection, placed([said(REGISTERED, N2)]))
+
+        with pytest.raises(StoreError, match="begun anew") as raised:
+            projection.node_ids(numbers, openings=openings)
+        with pytest.raises(StoreError, match="begun anew"):
+            projection.beat_texts(numbers, openings=openings)
+        assert not raised.value.is_fatal
 
 
 def test_when_every_node_was_last_heard_is_one_answer(tmp_path: Path) -> None:
