@@ -102,7 +102,8 @@ class FoldedBeats:
 class Rows:
     """The row of each node by its number. A node without a beat has a row in which `beat_seq` is 0.
 
-    Only the writer changes it, by `put`; whoever reads beside it holds the lock that the writer holds.
+    Only the writer changes it. Whoever reads beside it holds the lock under which the writer calls `put`;
+    `hold` may be called without it, since it takes away nothing and gives only rows that nobody asks for yet.
     """
 
     def __init__(self) -> None:

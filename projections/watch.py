@@ -118,7 +118,7 @@ class Sights:
 
 
 class Watch:
-    """All that one process watched. Called by the evaluator's thread only, but for `mode`.
+    """All that one process watched. Called by the evaluator's thread only, but for `mode` and `broker_time`.
 
     `mark_s` is the broker's time of the last record that was folded before this process, None for none.
     """
