@@ -76,9 +76,7 @@ class Picture:
         if cursors.get(BEATS_NAME, Cursor()) != self._beats:
             self._take_beats(now)
         if fleet.seq > self.folded:
-            cursor = self._connection()
-            said = changes(cursor, after=self.folded) if self.folded else everything(cursor)
-            self._take_facts(said, now)
+            self._take_facts(self._said(), now)
             self.folded = fleet.seq
         self.watch.reached(beats=self._read_up_to(), fleet=fleet, now=now)
         if now >= self._forget_at:
@@ -102,7 +100,8 @@ class Picture:
         numbers = asking.unread_digests(self.roster, most=DIGESTS_AT_ONCE)
         if not len(numbers):
             return
-        found = digests_at(self._connection(), self.roster.registered_at_seq[numbers].tolist())
+        seqs = self.roster.registered_at_seq[numbers].tolist()
+        found = digests_at(self._connection(), seqs, path=self._projection.path)
         node_ids = self._projection.node_ids(numbers, openings=self.openings)
         for number, node_id in zip(numbers.tolist(), node_ids, strict=True):
             # One that cannot be computed agrees with everything: asking again would not change that.
@@ -126,6 +125,12 @@ class Picture:
         if self._cursor is None:
             self._cursor = self._projection.cursor()
         return self._cursor
+
+    def _said(self) -> Changes:
+        cursor, path = self._connection(), self._projection.path
+        if self.folded == 0:
+            return everything(cursor, path=path)
+        return changes(cursor, after=self.folded, path=path)
 
     def _take_beats(self, now: float) -> None:
         contacts, roster = self._projection.contacts(), self.roster

@@ -18,6 +18,8 @@ from projections.roster import NodeRows
 from projections.zones import ZoneState
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import duckdb
 
 NODES = """
@@ -90,12 +92,12 @@ class Changes(NamedTuple):
     zones: list[ZoneState]
 
 
-def everything(cursor: duckdb.DuckDBPyConnection) -> Changes:
-    """Return what all facts said; raise StoreError where the tables were closed.
+def everything(cursor: duckdb.DuckDBPyConnection, *, path: Path) -> Changes:
+    """Return what all facts said; raise StoreError where the tables, which lie at `path`, were closed.
 
     Nodes are read first, so nothing that their state follows from is missing in the rest.
     """
-    with _store_errors():
+    with _store_errors(path):
         return Changes(
             _nodes(cursor, after=0),
             {
@@ -113,9 +115,9 @@ def everything(cursor: duckdb.DuckDBPyConnection) -> Changes:
         )
 
 
-def changes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> Changes:
+def changes(cursor: duckdb.DuckDBPyConnection, *, after: int, path: Path) -> Changes:
     """Return what facts after a position in FLEET said; as `everything` does."""
-    with _store_errors():
+    with _store_errors(path):
         nodes = _nodes(cursor, after=after)
         told = cursor.execute(TOLD, {"after": after, **_STEMS}).fetchall()
         registrations: dict[NodeId, Registration] = {}
@@ -131,12 +133,12 @@ def changes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> Changes:
         return Changes(nodes, registrations, lost, _zones(cursor) if is_about_zones else [])
 
 
-def digests_at(cursor: duckdb.DuckDBPyConnection, seqs: list[int]) -> dict[NodeId, str]:
+def digests_at(cursor: duckdb.DuckDBPyConnection, seqs: list[int], *, path: Path) -> dict[NodeId, str]:
     """Return the digests of the registrations at some positions in FLEET, computed from what they say.
 
     Raises StoreError where the tables were closed.
     """
-    with _store_errors():
+    with _store_errors(path):
         found = cursor.execute(DATA_AT, {"seqs": seqs}).fetchall()
     digests: dict[NodeId, str] = {}
     for node_id, data in found:
@@ -148,13 +150,13 @@ def digests_at(cursor: duckdb.DuckDBPyConnection, seqs: list[int]) -> dict[NodeI
 
 
 @contextlib.contextmanager
-def _store_errors() -> Iterator[None]:
+def _store_errors(path: Path) -> Iterator[None]:
     import duckdb  # noqa: PLC0415 (whoever has a cursor has it)
 
     try:
         yield
     except duckdb.Error as err:
-        raise StoreError("", why=str(err)) from err
+        raise StoreError(str(path), why=str(err), instead="read them again") from err
 
 
 def _nodes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> NodeRows:
@@ -181,7 +183,14 @@ def _zones(cursor: duckdb.DuckDBPyConnection) -> list[ZoneState]:
 
 
 def _beat_known(data: str) -> int | None:
-    beat_seq = orjson.loads(data).get("beat_seq")
+    """Return which beat a verdict knew of; None where it does not say, or not in JSON that we write.
+
+    Any writer may put NaN into a member of its own.
+    """
+    try:
+        beat_seq = orjson.loads(data).get("beat_seq")
+    except orjson.JSONDecodeError:
+        return None
     return beat_seq if isinstance(beat_seq, int) else None
 
 

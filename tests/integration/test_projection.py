@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from contextlib import closing
@@ -23,6 +24,7 @@ from events.ids import NodeId
 from events.log import Cursor
 from fleetfold.replica import store_of
 from fleetfold.settings import SqlSettings
+from projections import roster_tables
 from projections.capacity_queries import capacity_at
 from projections.capacity_sums import CapacitySum, CapacitySums
 from projections.current import latest_capacity
@@ -504,6 +506,20 @@ def test_numbers_of_tables_that_are_no_more_are_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="begun anew"):
             projection.beat_texts(numbers, openings=openings)
         assert not raised.value.is_fatal
+
+
+def test_tables_that_were_closed_under_a_reader_are_named(tmp_path: Path) -> None:
+    with opened(tmp_path) as projection:
+        cursor, path = told(projection, LOG).cursor(), projection.path
+        projection.reopen(why="test")
+
+        for read in (
+            lambda: roster_tables.everything(cursor, path=path),
+            lambda: roster_tables.changes(cursor, after=1, path=path),
+            lambda: roster_tables.digests_at(cursor, [1], path=path),
+        ):
+            with pytest.raises(StoreError, match=re.escape(f"the tables in {path} cannot be used")):
+                read()
 
 
 def test_when_every_node_was_last_heard_is_one_answer(tmp_path: Path) -> None:

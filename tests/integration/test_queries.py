@@ -198,4 +198,5 @@ def test_a_verdict_with_a_member_that_is_no_json_hides_no_other_evidence(tmp_pat
     )
 
     with opened(tmp_path) as projection, closing(told(projection, log).cursor()) as cursor:
-        assert everything(cursor).lost == changes(cursor, after=0).lost == {N2: 7}
+        path = projection.path
+        assert everything(cursor, path=path).lost == changes(cursor, after=0, path=path).lost == {N2: 7}
