@@ -118,10 +118,22 @@ async def _read(answers: Answers) -> _Read:
     )
     for (stream, reason), count in quarantined.items():
         rejected.add_metric([stream, reason], count)
+    said = CounterMetricFamily(
+        "fleetfold_liveness",
+        "What the evaluator said: verdicts by verb, questions to agents",
+        labels=["what"],
+    )
+    for what, count in answers.service.liveness_counts().items():
+        said.add_metric([what], count)
+    watches = GaugeMetricFamily(
+        "fleetfold_liveness_watching",
+        "1 while silence is judged and one grace was watched",
+        value=answers.service.liveness_mode() == "watching",
+    )
     commits = CounterMetricFamily(
         "fleetfold_commits", "Transactions of the projection", value=answers.positions.commits
     )
-    return _Read([nodes, rejected, commits, *_reading(answers)])
+    return _Read([nodes, rejected, said, watches, commits, *_reading(answers)])
 
 
 def _reading(answers: Answers) -> list[Metric]:

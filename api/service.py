@@ -66,7 +66,8 @@ class Service:
 
     `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event
     loop (None: no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`,
-    `degraded`, … as the evaluator says it, `outlook` what it expects of a node (None: it does not know it).
+    `degraded`, … as the evaluator says it, `outlook` what it expects of a node (None: it does not know it),
+    `liveness_counts` how often it said what.
     `admin_token` of "" means that nobody is asked for one.
     """
 
@@ -77,5 +78,6 @@ class Service:
     nc: Client | None = None
     admin_token: str = field(default="", repr=False)
     liveness_mode: Callable[[], str] = lambda: "off"
+    liveness_counts: Callable[[], Mapping[str, int]] = dict
     outlook: Callable[[NodeId], Outlook | None] = lambda _node: None
     replica: Callable[[], Replica] = _no_replica

@@ -51,8 +51,7 @@ class Judge:
     @property
     def counts(self) -> Counter[str]:
         """How often what was said since the evaluator began."""
-        asked = {f"asked_{word}": count for word, count in self._questions.counts.items()}
-        return self._verdicts.counts + Counter(asked)
+        return self._verdicts.counts + self._questions.counts
 
     async def begin(self, nc: Client, picture: Picture) -> None:
         """Judge over another connection, or another picture, from now on."""

@@ -34,7 +34,7 @@ PROBE = Ask("probe")
 
 
 class Questions:
-    """Asks agents over one connection after another. `counts` says how often, by word."""
+    """Asks agents over one connection after another. `counts` says how often what."""
 
     def __init__(self, projection: Projection) -> None:
         self.counts: Counter[str] = Counter()
@@ -84,12 +84,12 @@ class Questions:
         for number, node_id in zip(numbers.tolist(), node_ids, strict=True):
             reply = f"{self._inbox}.{number}" if is_answered else ""
             await self._nc.publish(ask_subject(node_id), payload, reply=reply)
-        self.counts[ask.word] += len(numbers)
+        self.counts[f"asked_{ask.word}"] += len(numbers)
 
     async def _answered(self, msg: Msg) -> None:
         number = msg.subject.rpartition(".")[2]
         picture = self._picture
         if picture is None or not number.isdigit() or int(number) >= picture.roster.count or not msg.data:
             return
-        self.counts["answers"] += 1
+        self.counts["probes_answered"] += 1
         picture.roster.since[int(number)] = time.monotonic()

@@ -159,6 +159,7 @@ class Core:
             nc=nc,
             admin_token=token_of(self._settings),
             liveness_mode=evaluator.mode,
+            liveness_counts=lambda: evaluator.status().counts,
             outlook=evaluator.outlook,
             replica=self._replica,
         )
