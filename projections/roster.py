@@ -29,11 +29,11 @@ class Word(IntEnum):
     PENDING = 1
     ALIVE = 2
     LOST = 3
-    EXEMPT = 4
+    UNMONITORED = 4
     RETIRED = 5
 
 
-_WORDS = {"pending": Word.PENDING, "alive": Word.ALIVE, "lost": Word.LOST, "unmonitored": Word.EXEMPT}
+_WORDS = {"pending": Word.PENDING, "alive": Word.ALIVE, "lost": Word.LOST, "unmonitored": Word.UNMONITORED}
 
 
 @dataclass(frozen=True, slots=True)
