@@ -32,15 +32,21 @@ _STEPS = f"""
             WHERE c.valid_from <= $until
         ),
         edge AS (
-            SELECT *, 1 AS sign, valid_from AS moment
+            SELECT
+                resource, status, place, is_known, total, reserved, allocatable, allocated, free,
+                1 AS sign, valid_from AS moment
             FROM band
             UNION ALL
-            SELECT *, -1 AS sign, valid_to AS moment
+            SELECT
+                resource, status, place, is_known, total, reserved, allocatable, allocated, free,
+                -1 AS sign, valid_to AS moment
             FROM band
             WHERE valid_to IS NOT NULL
         ),
         stepped AS (
-            SELECT *, greatest(0, ceil((epoch_us(moment) - epoch_us($begin)) / $step_us)::BIGINT) AS step
+            SELECT
+                resource, place, sign, is_known, total, reserved, allocatable, allocated, free,
+                greatest(0, ceil((epoch_us(moment) - epoch_us($begin)) / $step_us)::BIGINT) AS step
             FROM edge
             WHERE status <> 'absent'
         ),
