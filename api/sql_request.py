@@ -41,10 +41,8 @@ def statement_of(body: bytes, *, content_type: str, limits: SqlLimits) -> Statem
     return Statement(
         asked["sql"],
         parameters=_parameters(asked.get("params")),
-        max_rows=int(
-            _bounded(asked, "max_rows", default=limits.default_rows, most=limits.max_rows, whole=True)
-        ),
-        timeout_s=_bounded(asked, "timeout_s", default=limits.timeout_s, most=limits.timeout_s, whole=False),
+        max_rows=_whole_number(asked, "max_rows", default=limits.default_rows, most=limits.max_rows),
+        timeout_s=_number(asked, "timeout_s", default=limits.timeout_s, most=limits.timeout_s),
     )
 
 
@@ -69,10 +67,19 @@ def _parameters(given: object) -> dict[str, Any] | list[Any] | None:
     )
 
 
-def _bounded(asked: dict[str, Any], name: str, *, default: float, most: float, whole: bool) -> float:
+def _whole_number(asked: dict[str, Any], name: str, *, default: int, most: int) -> int:
     value = asked.get(name, default)
-    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 < value <= most:
-        kind = "a whole number" if whole else "a number"
-        raise SqlBodyError(f"{name} is {kind} above 0 and at most {most:g}", members={"parameter": name})
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+        raise _out_of_bounds(name, "a whole number", most)
+    return value
+
+
+def _number(asked: dict[str, Any], name: str, *, default: float, most: float) -> float:
+    value = asked.get(name, default)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= most:
+        raise _out_of_bounds(name, "a number", most)
     return float(value)
+
+
+def _out_of_bounds(name: str, kind: str, most: float) -> SqlBodyError:
+    return SqlBodyError(f"{name} is {kind} above 0 and at most {most:g}", members={"parameter": name})
