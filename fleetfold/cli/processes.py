@@ -21,7 +21,7 @@ Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the store and the tables.", file_okay=False)
 ]
 Node = Annotated[str | None, typer.Option("--node", help="Id of the node; default: the host name.")]
-NoSql = Annotated[bool, typer.Option("--no-sql", help="Leave the SQL replica out.")]
+LeavesSqlOut = Annotated[bool, typer.Option("--no-sql", help="Leave the SQL replica out.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,10 +38,10 @@ def up(
     is_ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Empty temporary store, free ports, no agent, gone at exit.")
     ] = False,
-    no_agent: Annotated[
+    leaves_agent_out: Annotated[
         bool, typer.Option("--no-agent", help="Leave the agent of this machine out.")
     ] = False,
-    no_sql: NoSql = False,
+    leaves_sql_out: LeavesSqlOut = False,
     node: Node = None,
 ) -> None:
     """Run everything on this machine: broker, tables, API, page, SQL, and an agent.
@@ -61,15 +61,17 @@ def up(
             Plan(
                 settings,
                 embeds_broker=settings.nats.url is None,
-                runs_agent=not no_agent and not settings.ephemeral,
-                runs_sql=not no_sql and settings.sql.url is None,
+                runs_agent=not leaves_agent_out and not settings.ephemeral,
+                runs_sql=not leaves_sql_out and settings.sql.url is None,
                 node=node,
             )
         )
     )
 
 
-def serve(http: Http = None, nats: Nats = None, data: Data = None, no_sql: NoSql = False) -> None:
+def serve(
+    http: Http = None, nats: Nats = None, data: Data = None, leaves_sql_out: LeavesSqlOut = False
+) -> None:
     """Run tables, API, page and SQL over a broker that runs elsewhere.
 
     **Examples:**
@@ -88,7 +90,7 @@ def serve(http: Http = None, nats: Nats = None, data: Data = None, no_sql: NoSql
                 settings,
                 embeds_broker=False,
                 runs_agent=False,
-                runs_sql=not no_sql and settings.sql.url is None,
+                runs_sql=not leaves_sql_out and settings.sql.url is None,
                 node=None,
             )
         )
