@@ -18,6 +18,7 @@ from fleetfold.agent.messages import FactMessage
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
 WINDOW = 2_000
 # Above what the round trip needs at 30,000/s, below what makes the broker call us slow.
@@ -31,6 +32,7 @@ class AckWindow:
     def __init__(self, nc: Client) -> None:
         self._nc = nc
         self._inbox = nc.new_inbox()
+        self._subscription: Subscription | None = None
         self._on_way: dict[int, FactMessage] = {}
         self._answered = asyncio.Event()
         self._refusal = ""
@@ -43,7 +45,7 @@ class AckWindow:
 
     async def close(self) -> None:
         """Stop listening."""
-        if not self._nc.is_closed:
+        if self._subscription is not None and not self._nc.is_closed:
             await self._subscription.unsubscribe()
 
     async def publish(self, said: FactMessage) -> None:

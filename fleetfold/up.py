@@ -95,6 +95,7 @@ class _Supervisor:
         self._core: Core | None = None
         self._replica: ReplicaKeeper | None = None
         self._agent: Agent | None = None
+        self._speaking: asyncio.Task[End] | None = None
 
     async def run(self) -> int:
         """Start, wait for the end, stop; return the exit code."""
@@ -223,7 +224,7 @@ class _Supervisor:
         await asyncio.gather(*self._watched, return_exceptions=True)
 
     async def _end_agent(self) -> None:
-        if self._agent is not None:
+        if self._agent is not None and self._speaking is not None:
             self._agent.stop()
             await asyncio.wait([self._speaking], timeout=AGENT_WITHIN_S)
 
