@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from events.log import Int64s
 from projections.roster import NOWHERE, Roster, Word
-from projections.silence import Floats, Gap, is_late, is_lost, watched_silence
+from projections.silence import LATE_INTERVALS, Floats, is_lost, watched_silence
 from projections.watch import Watch
 from projections.zones import ZoneBook
 
@@ -30,12 +29,12 @@ class Due(NamedTuple):
 class Outlook(NamedTuple):
     """What is to be expected of a node's liveness.
 
-    `suspect` says that it missed a beat; `expected_lost_at` when it will be called lost if it stays silent
+    `is_suspect` says that it missed a beat; `expected_lost_at` when it will be called lost if it stays silent
     from now on (None: never, as things are). `silent_s` counts from its last sign, watched or not. `reason`
     says what holds verdicts now, "" where nothing does.
     """
 
-    suspect: bool
+    is_suspect: bool
     expected_lost_at: datetime | None
     silent_s: float | None
     grace_s: float
@@ -104,15 +103,16 @@ def outlook(roster: Roster, watch: Watch, book: ZoneBook, number: int, *, now: f
     silent_s = None if heard == -math.inf else max(0.0, now - heard)
     if word not in (Word.ALIVE, Word.PENDING) or watch.last_look is None or silent_s is None:
         return Outlook(False, None, silent_s, grace_s, mode, reason)
-    one, interval_s = np.array([heard]), roster.interval_s[number : number + 1]
-    gaps: Sequence[Gap] = tuple(watch.gaps)
-    watched_s = float(watched_silence(one, until=now, interval_s=interval_s, gaps=gaps)[0])
+    interval_s, watched_s = roster.interval_s[number], silent_s
+    if gaps := [gap for gap in tuple(watch.gaps) if gap.end > heard]:
+        one, paces = np.array([heard]), np.array([interval_s])
+        watched_s = float(watched_silence(one, until=now, interval_s=paces, gaps=gaps)[0])
     expected = now + max(0.0, grace_s - watched_s)
     zone = roster.zone[number]
     if zone != NOWHERE and (held_until := book.held_until(roster.zones.names[zone])) > now:
         expected, reason = max(expected, held_until), "its whole zone is silent: single verdicts are held"
     return Outlook(
-        suspect=bool(is_late(one, until=now, interval_s=interval_s, gaps=gaps)[0]),
+        is_suspect=bool(watched_s >= LATE_INTERVALS * interval_s),
         expected_lost_at=datetime.fromtimestamp(watch.broker_time(expected), UTC),
         silent_s=silent_s,
         grace_s=grace_s,

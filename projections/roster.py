@@ -15,6 +15,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from events.errors import InvalidNodeIdError
+from events.ids import zone
 from events.log import Int64s
 from projections.silence import Flags, Floats, LivenessRules
 
@@ -71,12 +73,14 @@ class Zones:
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str | None) -> int:
-        if not name:
+        """Return the number of a zone, NOWHERE for none and for a text that no subject can carry."""
+        if name is None:
             return NOWHERE
         found = self._numbers.get(name)
         if found is None:
-            found = self._numbers[name] = len(self.names)
-            self.names.append(name)
+            found = self._numbers[name] = len(self.names) if _is_zone(name) else NOWHERE
+            if found != NOWHERE:
+                self.names.append(name)
         return found
 
 
@@ -187,6 +191,13 @@ class Roster:
         boot = self.boot[: self.count]
         same: Flags = (boot == 0) | (boot == self.beat_boot[: self.count])
         return same
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return zone(name) == name
+    except InvalidNodeIdError:
+        return False
 
 
 def _word(state: str, liveness: str, is_registered: bool) -> Word:

@@ -131,7 +131,7 @@ def test_an_outlook_names_the_time_of_the_verdict() -> None:
 
     late, well, lost = (outlook(roster, watch, book, number, now=100.0) for number in range(3))
 
-    assert (late.suspect, well.suspect, lost.suspect) == (True, False, False)
+    assert (late.is_suspect, well.is_suspect, lost.is_suspect) == (True, False, False)
     assert late.expected_lost_at == NOON + timedelta(seconds=110)
     assert well.expected_lost_at == NOON + timedelta(seconds=125)
     assert lost.expected_lost_at is None
@@ -182,6 +182,11 @@ def test_nodes_without_a_zone_are_no_zone() -> None:
     roster = rostered(*[Told(spoke=70.0) for _ in range(9)], rules=RULES)
 
     assert silent_zones(roster) == []
+
+
+@pytest.mark.parametrize("zone", ["", "z" * 251])
+def test_a_zone_whose_name_no_subject_can_carry_is_none(zone: str) -> None:
+    assert silent_zones(in_zones({zone: 4}, {})) == []
 
 
 def test_a_zone_that_is_silent_by_a_fact_is_not_found_again() -> None:
