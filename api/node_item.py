@@ -25,7 +25,7 @@ def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None 
     derived = derive(state, resources)
     dialect = state.dialect or {}
     # The evaluator learns a moment later than the projection that a verdict was stored.
-    is_suspect = outlook is not None and outlook.suspect and state.liveness in ("alive", "pending")
+    is_suspect = outlook is not None and outlook.is_suspect and state.liveness in ("alive", "pending")
     return {
         "id": state.node_id,
         "state": derived.state,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -21,6 +20,7 @@ from events.envelope import FactEvent, new_event
 from events.errors import BrokerUnavailableError, ConflictError, FleetfoldError, RefusedError
 from events.facts import Alive, Lost, ZoneRecovered, ZoneSilent
 from events.ids import NodeId, Zone
+from events.moments import from_us
 from projections.judging import Due
 from projections.roster import Word
 
@@ -42,7 +42,6 @@ SMALLEST_BATCH = 10
 IN_FLIGHT = 2**62
 # A position that is never reached.
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALIVE_RULES = {
     Word.NOBODY: "it was heard before it registered",
     Word.PENDING: "its first heartbeat of this boot was received",
@@ -131,7 +130,7 @@ class Verdicts:
         for node_id, boot_id, word, beat_seq, heard_us in rows:
             said = Alive(
                 boot_id=boot_id or "",
-                last_heartbeat_at=_time(heard_us),
+                last_heartbeat_at=from_us(heard_us),
                 beat_seq=beat_seq,
                 rule=_ALIVE_RULES[Word(word)],
             )
@@ -160,12 +159,12 @@ class Verdicts:
             deadline_s = watch.broker_time(watch.horizon - silent_s + grace_s)
             said = Lost(
                 boot_id=boot_id or "",
-                last_heartbeat_at=_time(int(picture.heard_us[number])) if has_beat else None,
+                last_heartbeat_at=from_us(int(picture.heard_us[number])) if has_beat else None,
                 beat_seq=int(roster.beat_seq[number]) if has_beat else None,
                 rule=_lost_rule(silent_s, grace_s, passed_s, has_beat=has_beat),
                 silent_s=round(silent_s, 3),
                 grace_s=grace_s,
-                deadline_at=_time(int(deadline_s * 1_000_000)),
+                deadline_at=from_us(int(deadline_s * 1_000_000)),
             )
             yield self._event(said, node_id, at_s)
 
@@ -173,19 +172,19 @@ class Verdicts:
         rules = picture.roster.rules
         held_until_s = picture.watch.broker_time(now + rules.zone_hold_s)
         return ZoneSilent(
-            count=found.affected,
+            count=found.count,
             members=found.members,
             rule=(
-                f"{found.affected} of {found.members} nodes that were alive missed a beat together: from "
+                f"{found.count} of {found.members} nodes that were alive missed a beat together: from "
                 f"{rules.zone_min} nodes and a share of {rules.zone_share:g} on a zone is silent, and single "
                 f"verdicts are held for {rules.zone_hold_s:g} s"
             ),
-            held_until=_time(int(held_until_s * 1_000_000)),
+            held_until=from_us(int(held_until_s * 1_000_000)),
         )
 
     def _recovered(self, found: ZoneFinding) -> ZoneRecovered:
         return ZoneRecovered(
-            count=found.affected,
+            count=found.count,
             members=found.members,
             rule="at least half of the nodes that went silent together speak again",
         )
@@ -198,7 +197,7 @@ class Verdicts:
             about=about,
             source=SOURCE,
             event_id=f"liveness/{self._run}/{next(self._nth)}",
-            time=_time(int(at_s * 1_000_000)),
+            time=from_us(int(at_s * 1_000_000)),
         )
 
     def _seen_by(self, picture: Picture, numbers: Int64s, err: ConflictError) -> int:
@@ -224,7 +223,3 @@ def _lost_rule(silent_s: float, grace_s: float, passed_s: float, *, has_beat: bo
     unwatched_s = passed_s - silent_s
     told = f"{said} for {silent_s:.1f} s that were watched, allowed are {grace_s:g} s"
     return f"{told}; {unwatched_s:.1f} s more do not count" if unwatched_s >= 0.05 else told
-
-
-def _time(us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=us)

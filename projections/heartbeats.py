@@ -10,7 +10,7 @@ two that beat in turn never flip the row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from events.heartbeats import NOT_SAID, BeatColumns
 from events.ids import NodeId
 from events.log import Int64s
+from events.moments import from_us
 
 Table = npt.NDArray[np.int64]
 """One row of `COLUMNS` for each node."""
@@ -41,7 +42,6 @@ LAST_SEQ, LAST_HEARTBEAT_US, BEAT_SEQ, MISSED, DUPLICATES, REORDERED, OTHER_BOOT
 NO_SKEW = NOT_SAID
 """In `skew_ms`: the last beat did not say when it was sent."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 PREVIOUS_BOOTS = 8
 # As many as a node's state remembers (`projections.state`): boots that beat in turn are told from a reboot by
@@ -131,7 +131,7 @@ class Rows:
         return Heartbeat(
             node_id,
             self.boots[number],
-            _EPOCH + timedelta(microseconds=at_us),
+            from_us(at_us),
             last_seq,
             beat_seq,
             missed,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,25 +17,27 @@ from projections.roster import NOWHERE, Roster, Word
 from projections.silence import LATE_INTERVALS, Gap, is_late
 
 
-class ZoneState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ZoneState:
     """What the last fact about a zone says; `version` is its sequence in FLEET.
 
-    `affected` of its `members` were silent, or spoke; `held_until_s` is a time of the broker's since 1970.
+    `count` of its `members` were silent, or spoke; `held_until_s` is a time of the broker's since 1970.
     """
 
     zone: str
     version: int
     is_silent: bool
-    affected: int
+    count: int
     members: int
     held_until_s: float | None
 
 
-class ZoneFinding(NamedTuple):
-    """A zone that went silent or speaks again: `affected` of its `members` do."""
+@dataclass(frozen=True, slots=True)
+class ZoneFinding:
+    """A zone that went silent or speaks again: `count` of its `members` do."""
 
     zone: str
-    affected: int
+    count: int
     members: int
 
 
@@ -134,7 +136,7 @@ def speaking_again(roster: Roster, *, now: float, states: Mapping[str, ZoneState
         spoke_s = now - roster.spoke[here]
         speaking = int(np.count_nonzero(spoke_s < LATE_INTERVALS * roster.interval_s[here]))
         members = min(state.members, len(here))
-        if speaking and speaking >= members - min(state.affected, members) / 2:
+        if speaking and speaking >= members - min(state.count, members) / 2:
             found.append(ZoneFinding(name, speaking, len(here)))
     return found
 

@@ -142,7 +142,7 @@ async def test_a_restart_loses_who_was_silent_before_it_and_nobody_else(
         async with watching(broker.url, tmp_path / FILE, rules=rules) as watch:
             await all_alive(crowd, watch, FLEET)
             crowd.beating.remove(NodeId("n0"))
-            await shown(lambda: watch.outlook("n0").suspect)
+            await shown(lambda: watch.outlook("n0").is_suspect)
             before = watch.outlook("n0")
         await shown(later(3 * GRACE_S))
         async with watching(broker.url, tmp_path / FILE, rules=rules) as watch:
@@ -214,7 +214,7 @@ async def test_a_zone_that_goes_silent_is_one_fact_and_so_is_its_return(
         assert said[:2] == ("z1", "silent")
         assert (said[2]["count"], said[2]["members"]) == (12, 12)
         assert "missed a beat together" in said[2]["rule"]
-        assert outlook.suspect
+        assert outlook.is_suspect
         assert outlook.expected_lost_at is not None
         held_until = datetime.fromisoformat(said[2]["held_until"])
         assert abs(outlook.expected_lost_at - held_until) < timedelta(seconds=1)
@@ -358,16 +358,16 @@ async def test_an_outlook_says_when_a_suspect_node_will_be_lost(broker: AnyBroke
         await all_alive(crowd, watch, ["n1"])
         well = watch.outlook("n1")
         crowd.beating = []
-        await shown(lambda: watch.outlook("n1").suspect)
+        await shown(lambda: watch.outlook("n1").is_suspect)
         suspect = watch.outlook("n1")
         await watch.says("lost", "n1")
         await shown(lambda: watch.outlook("n1").expected_lost_at is None)
         lost = watch.outlook("n1")
         deadline_at = datetime.fromisoformat(watch.verdicts()[-1][2]["deadline_at"])
 
-        assert not well.suspect
+        assert not well.is_suspect
         assert (suspect.grace_s, suspect.reason) == (rules.grace_s, "")
         assert suspect.expected_lost_at is not None
         assert abs(suspect.expected_lost_at - deadline_at) < timedelta(seconds=1)
-        assert (lost.suspect, lost.expected_lost_at) == (False, None)
+        assert (lost.is_suspect, lost.expected_lost_at) == (False, None)
         assert watch.evaluator.outlook(NodeId("nobody")) is None
