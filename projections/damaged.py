@@ -37,6 +37,11 @@ def spilled_of(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 
 
+def first_line(err: Exception) -> str:
+    """Return what an error of DuckDB says before it comes to details."""
+    return str(err).split("\n", 1)[0]
+
+
 def move_aside(path: Path, word: Word, *, why: str) -> Recovery:
     """Rename the file and its WAL to `<name>.<word>-<utc>`, so that both can be looked at together."""
     moment = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from events.errors import RefusedError, StoreError
-from projections.damaged import spilled_of, wal_of
+from projections.damaged import first_line, spilled_of, wal_of
 from projections.store import lock
 from projections.tables import META, TABLES_VERSION
 
@@ -53,7 +53,7 @@ def read_only(path: Path) -> Iterator[DuckDBPyConnection]:
     try:
         connection = duckdb.connect(path, read_only=True)
     except duckdb.Error as err:
-        raise StoreError(str(path), why=_first_line(err), instead="rebuild them") from err
+        raise StoreError(str(path), why=first_line(err), instead="rebuild them") from err
     try:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.execute(VERSION).fetchall()[0][0]
@@ -62,7 +62,7 @@ def read_only(path: Path) -> Iterator[DuckDBPyConnection]:
             raise StoreError(str(path), why=why, instead="rebuild them")
         yield connection
     except duckdb.Error as err:
-        raise StoreError(str(path), why=_first_line(err), instead="rebuild them") from err
+        raise StoreError(str(path), why=first_line(err), instead="rebuild them") from err
     finally:
         connection.close()
 
@@ -90,7 +90,3 @@ def remove(path: Path) -> None:
     for each in (wal_of(path), path, path.with_name(f"{path.name}.lock")):
         each.unlink(missing_ok=True)
     shutil.rmtree(spilled_of(path), ignore_errors=True)  # of a process that was killed
-
-
-def _first_line(err: Exception) -> str:
-    return str(err).split("\n", 1)[0]

@@ -21,7 +21,15 @@ from typing import Any, TypeVar
 import duckdb
 
 from events.errors import StoreError
-from projections.damaged import Recovery, Word, is_held_elsewhere, move_aside, reason_outside, spilled_of
+from projections.damaged import (
+    Recovery,
+    Word,
+    first_line,
+    is_held_elsewhere,
+    move_aside,
+    reason_outside,
+    spilled_of,
+)
 from projections.fleet_schema import SCHEMA, create_views
 from projections.tables import META, TABLES, TABLES_VERSION
 from projections.transaction import Transaction
@@ -174,7 +182,7 @@ class Store:
             if is_held_elsewhere(self.path):
                 raise StoreError(str(self.path), why="another process has it open", instead=HELD) from err
             self._check_settings()
-            self.start_over(why=_first_line(err))
+            self.start_over(why=first_line(err))
             return
         if found == 0:
             self._make_tables()
@@ -213,7 +221,7 @@ class Store:
         try:
             duckdb.connect(":memory:", config=self._config()).close()
         except duckdb.Error as err:
-            why = f"DuckDB refuses its settings: {_first_line(err)}"
+            why = f"DuckDB refuses its settings: {first_line(err)}"
             raise StoreError(str(self.path), why=why) from err
 
     def _found_version(self) -> int:
@@ -238,7 +246,7 @@ class Store:
         is_fatal = isinstance(err, duckdb.FatalException | duckdb.InternalException) or (
             isinstance(err, duckdb.IOException) and outside is None
         )
-        return StoreError(str(self.path), why=outside or _first_line(err), is_fatal=is_fatal)
+        return StoreError(str(self.path), why=outside or first_line(err), is_fatal=is_fatal)
 
     def _close_connections(self) -> None:
         for connection in (*self._cursors, getattr(self, "_writer", None), getattr(self, "_root", None)):
@@ -264,7 +272,3 @@ def lock(path: Path) -> int:
         os.close(descriptor)
         raise StoreError(str(path), why="another process has it open", instead=HELD) from err
     return descriptor
-
-
-def _first_line(err: Exception) -> str:
-    return str(err).split("\n", 1)[0]
