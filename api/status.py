@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import APIRouter, Query, Response
 
@@ -13,6 +12,7 @@ from api.problems import NOT_READY, ProblemError
 from api.read_streams import READ_STREAMS
 from api.routing import native_router
 from api.status_models import AliveAnswer, ReadyAnswer, StatusAnswer
+from events.addresses import public_url
 from events.streams import BEATS_NAME, CHANGES_NAME
 from projections.derive import RETIRED
 
@@ -65,7 +65,7 @@ async def of_service(answers: Answers, asked: Parameters) -> Answer:
             "nodes_by_state": by_state,
             "version": service.version,
             "liveness_mode": service.liveness_mode(),
-            "nats_url": without_secrets(service.nats_url),
+            "nats_url": public_url(service.nats_url),
             "streams": {
                 name: _stream(readings.get(name), cursors.get(name))
                 for name in sorted({*READ_STREAMS, *readings})
@@ -100,12 +100,6 @@ def readiness(answers: Answers) -> Answer:
             headers={"Retry-After": "1"},
         )
     return answer({"ready": True, "streams": streams}, as_of)
-
-
-def without_secrets(url: str) -> str:
-    """Return an address without the user and password in it."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _seq(cursor: Cursor | None) -> int:

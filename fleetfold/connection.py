@@ -8,8 +8,8 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
+from events.addresses import public_url
 from events.errors import BrokerUnavailableError
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ RECONNECT_WAIT_S = (0.1, 1.0)
 Callback = Callable[[], Awaitable[None]]
 
 
-def public_url(url: str) -> str:
-    """Return a broker's address without the name and password in it."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 async def connect(
     url: str,
     *,
@@ -46,7 +40,7 @@ async def connect(
     says so. `name` is what the broker's monitoring shows; `nc` is a client to connect, not connected yet.
     """
     if nc is None:
-        from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and the command line needs `public_url` only
+        from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and not every command connects
 
         nc = Client()
     outages = _Outages(nc, url, name=name)

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from events.addresses import public_url
 from fleetfold.addresses import DEFAULT_HTTP
-from fleetfold.connection import public_url
 from fleetfold.settings import DEFAULT_BROKER_PORT
 from fleetfold.version import version
 

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from events.addresses import public_url
 from events.asks import decode_ask
 from events.ids import NodeId
 from events.streams import FLEET_NAME
 from events.subjects import ask_subject, beat_subject
 from fleetfold.agent import messages
 from fleetfold.agent.messages import FactMessage
-from fleetfold.connection import connect, public_url
+from fleetfold.connection import connect
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

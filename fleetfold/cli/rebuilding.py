@@ -15,11 +15,12 @@ from rich.progress import Progress as Bar
 
 from consumers import rebuild as rebuilding
 from consumers.deliveries import new_client
+from events.addresses import public_url
 from events.errors import BrokerUnavailableError, RefusedError
 from fleetfold import logs
 from fleetfold.broker import EmbeddedBroker
 from fleetfold.cli.output import escaped, print_json, print_table
-from fleetfold.connection import connect, public_url
+from fleetfold.connection import connect
 from fleetfold.data_folder import DataFolder
 
 if TYPE_CHECKING:

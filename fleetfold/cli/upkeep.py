@@ -182,9 +182,10 @@ def _look_at_data(settings: Settings) -> Finding:
 
 
 async def _look_at_broker(settings: Settings) -> list[Finding]:
+    from events.addresses import public_url  # noqa: PLC0415
     from events.errors import BrokerUnavailableError  # noqa: PLC0415
     from events.streams import ALL  # noqa: PLC0415
-    from fleetfold.connection import connect_once, public_url  # noqa: PLC0415
+    from fleetfold.connection import connect_once  # noqa: PLC0415
     from fleetfold.settings import DEFAULT_BROKER_PORT  # noqa: PLC0415
 
     url = settings.nats.url or f"nats://127.0.0.1:{DEFAULT_BROKER_PORT}"
