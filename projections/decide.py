@@ -52,13 +52,8 @@ def seen(state: NodeState) -> Seen:
     return Seen(state, derive(state, resources), resources)
 
 
-def announcements(before: NodeState | None, after: NodeState, fact: Recorded) -> tuple[AnnouncementRow, ...]:
-    """Return what to announce of a fact that led from one state to the next; often nothing."""
-    return announced(None if before is None else seen(before), seen(after), fact)
-
-
 def announced(before: Seen | None, after: Seen, fact: Recorded) -> tuple[AnnouncementRow, ...]:
-    """Return the same for states whose derived values are at hand."""
+    """Return what to announce of a fact that led from one state to the next; often nothing."""
     found: Found = []
     state = after.state
     if before is None:

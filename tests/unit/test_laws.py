@@ -201,7 +201,7 @@ def test_no_event_order_lets_a_retired_node_hold_work_or_be_lost_again(log: Log)
         assert derive(after).state == RETIRED
         if before is not None and before.lifecycle == RETIRED:
             assert after.verdict == before.verdict
-            told = decide.announcements(before, after, fact)
+            told = decide.announced(decide.seen(before), decide.seen(after), fact)
             assert (LOST, "alive") not in [(one.kind, one.detail) for one in told]
             assert not [one for one in told if one.kind in ("state", "lifecycle")]
 
