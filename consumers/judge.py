@@ -135,7 +135,7 @@ def _held_zones(picture: Picture, *, now: float) -> list[int]:
     """Return the zones in which nobody is called lost now."""
     roster, book = picture.roster, picture.book
     return [
-        roster.zones.number(zone)
+        roster.zone_number(zone)
         for zone in book.mentioned
         if book.held_until(zone) > now or not book.is_free(zone, folded=picture.folded)
     ]

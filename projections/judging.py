@@ -109,7 +109,7 @@ def outlook(roster: Roster, watch: Watch, book: ZoneBook, number: int, *, now: f
         watched_s = float(watched_silence(one, until=now, interval_s=paces, gaps=gaps)[0])
     expected = now + max(0.0, grace_s - watched_s)
     zone = roster.zone[number]
-    if zone != NOWHERE and (held_until := book.held_until(roster.zones.names[zone])) > now:
+    if zone != NOWHERE and (held_until := book.held_until(roster.zone_names[zone])) > now:
         expected, reason = max(expected, held_until), "its whole zone is silent: single verdicts are held"
     return Outlook(
         is_suspect=bool(watched_s >= LATE_INTERVALS * interval_s),

@@ -65,30 +65,14 @@ class BeatRows:
     digests: Sequence[str | None]
 
 
-class Zones:
-    """Numbers for zones, in the order of their first mention."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, name: str | None) -> int:
-        """Return the number of a zone, NOWHERE for none and for a text that no subject can carry."""
-        if name is None:
-            return NOWHERE
-        found = self._numbers.get(name)
-        if found is None:
-            found = self._numbers[name] = len(self.names) if _is_zone(name) else NOWHERE
-            if found != NOWHERE:
-                self.names.append(name)
-        return found
-
-
 class Roster:
     """One row for each node number. Only the evaluator changes it; single numbers may be read beside it."""
 
     def __init__(self, rules: LivenessRules) -> None:
-        self.rules, self.zones = rules, Zones()
+        self.rules = rules
+        self.zone_names: list[str] = []
+        """The zones by their numbers, in the order of their first mention."""
+        self._zone_numbers: dict[str, int] = {}
         self.count = 0
         self.word: npt.NDArray[np.int8] = np.zeros(0, np.int8)
         self.version = _none()
@@ -116,6 +100,17 @@ class Roster:
     def heard(self) -> Floats:
         """When each node's silence began."""
         return np.maximum(self.spoke[: self.count], self.since[: self.count])
+
+    def zone_number(self, name: str | None) -> int:
+        """Return the number of a zone, NOWHERE for none and for a text that no subject can carry."""
+        if name is None:
+            return NOWHERE
+        found = self._zone_numbers.get(name)
+        if found is None:
+            found = self._zone_numbers[name] = len(self.zone_names) if _is_zone(name) else NOWHERE
+            if found != NOWHERE:
+                self.zone_names.append(name)
+        return found
 
     def hold(self, count: int) -> None:
         """Make room for the numbers below `count`."""
@@ -166,7 +161,7 @@ class Roster:
         self.known_beat[at[lost_now]] = self.beat_seq[at[lost_now]]
         self.again_at[at[words != self.word[at]]] = -math.inf
         self.word[at], self.boot[at], self.version[at] = words, boot, rows.versions
-        self.zone[at] = [self.zones.number(zone) for zone in rows.zones]
+        self.zone[at] = [self.zone_number(zone) for zone in rows.zones]
         paces = [
             self._pace(pool=pool, reported_s=reported)
             for pool, reported in zip(rows.pools, rows.intervals_s, strict=True)

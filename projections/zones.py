@@ -109,7 +109,7 @@ def gone_silent(
     Only nodes that are alive by the facts count. A zone that is silent by a fact already is not among them.
     """
     rules, zones = roster.rules, np.unique(roster.zone[due])
-    names = {int(zone): roster.zones.names[zone] for zone in zones[zones != NOWHERE].tolist()}
+    names = {int(zone): roster.zone_names[zone] for zone in zones[zones != NOWHERE].tolist()}
     names = {zone: name for zone, name in names.items() if not book.is_silent(name)}
     if not names:
         return []
@@ -145,7 +145,7 @@ def members_of(roster: Roster, zone: str) -> Int64s:
     """Return the numbers of a zone's nodes that have a verdict."""
     word = roster.word[: roster.count]
     found: Int64s = np.flatnonzero(
-        (roster.zone[: roster.count] == roster.zones.number(zone))
+        (roster.zone[: roster.count] == roster.zone_number(zone))
         & ((word == Word.ALIVE) | (word == Word.LOST))
     )
     return found
