@@ -167,7 +167,7 @@ def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:
 def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Int64s, list[bytes], Listed]]:
     """Yield of some nodes at a time the numbers, the packed states, and what they are selected by but ids."""
     found: Any
-    for found in connection.execute(LOAD_NODES).to_arrow_reader(LOADED_AT_ONCE):
+    for found in connection.sql(LOAD_NODES).to_arrow_reader(LOADED_AT_ONCE):
         listed = Listed(
             node_ids=[],
             texts=[found[name].to_pylist() for name in TEXTS],

@@ -160,7 +160,7 @@ def _store_errors(path: Path) -> Iterator[None]:
 
 
 def _nodes(cursor: duckdb.DuckDBPyConnection, *, after: int) -> NodeRows:
-    found: Any = cursor.execute(NODES, {"after": after}).to_arrow_table()
+    found: Any = cursor.sql(NODES, params={"after": after}).to_arrow_table()
     return NodeRows(
         numbers=_int64s(found["number"]),
         versions=_int64s(found["version"]),
