@@ -188,6 +188,13 @@ class Settings(BaseSettings):
         host_and_port(text)
         return text
 
+    @field_validator("admin_token")
+    @classmethod
+    def _fits_a_header(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and not all("!" <= character <= "~" for character in token.get_secret_value()):
+            raise ValueError("a token is printable ASCII without spaces, since it travels in a header")
+        return token
+
     @model_validator(mode="after")
     def _strangers_need_a_token(self) -> Self:
         host, _ = host_and_port(self.http)

@@ -88,7 +88,7 @@ def _checked_file(known: Mapping[str, Leaf]) -> set[str]:
         table = tomllib.loads(Path(TOML_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return set()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
         raise SettingsError(f"{TOML_FILE} cannot be read: {err}") from err
     groups = {leaf.path[0] for leaf in known.values() if len(leaf.path) > 1}
     found: set[str] = set()

@@ -136,6 +136,22 @@ def test_listening_beyond_this_machine_without_a_token_is_refused(
     assert load({"http": http}).settings.http == http
 
 
+@pytest.mark.parametrize("token", ["s3cr\u00eat", "s3cret\n", "s3 cret", " s3cret", "s3cret\x7f"])
+def test_a_token_that_no_header_can_carry_is_refused(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETFOLD_ADMIN_TOKEN", token)
+
+    with pytest.raises(SettingsError, match=r"FLEETFOLD_ADMIN_TOKEN: .*without spaces") as refused:
+        load()
+    assert "s3" not in str(refused.value)
+
+
+def test_a_settings_file_that_is_a_folder_is_refused() -> None:
+    Path("fleetfold.toml").mkdir()
+
+    with pytest.raises(SettingsError, match=r"fleetfold\.toml cannot be read"):
+        load()
+
+
 @pytest.mark.parametrize("http", ["127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:70000", ""])
 def test_an_address_is_host_and_port(http: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
