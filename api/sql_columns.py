@@ -7,6 +7,7 @@ times, intervals, and lists, structs and maps of them.
 
 from __future__ import annotations
 
+import math
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -51,7 +52,12 @@ def plain(column: Array, *, name: str) -> Array:
 
 
 def jsonable(column: Array) -> list[Any]:
-    """Return the values of a plain array as what `json_text.dumps` writes; NaN and infinities become None."""
+    """Return the values of a plain array as what `json_text.dumps` writes; NaN and infinities become None.
+
+    A member of a struct without a name (`row(1, 2)`), or with one that an earlier member has, is named by its
+    position, from "1". A map is an object: its keys are text, NaN and infinities among them `NaN`, `Infinity`
+    and `-Infinity`.
+    """
     kind = column.type
     for test, convert in _CONVERTERS:
         if test(kind):
@@ -234,19 +240,59 @@ def _lists(column: Array) -> list[Any]:
 
 def _structs(column: Array) -> list[Any]:
     kind = column.type
-    names = [kind.field(i).name for i in range(kind.num_fields)]
+    names = _member_names([kind.field(i).name for i in range(kind.num_fields)])
     members = [jsonable(column.field(i)) for i in range(kind.num_fields)]
     return _unless_null(column, [dict(zip(names, row, strict=True)) for row in zip(*members, strict=True)])
 
 
+def _member_names(names: Sequence[str]) -> list[str]:
+    """Return a name for each member: its own, or its position from "1" where it has none or it is taken."""
+    made: list[str] = []
+    for position, name in enumerate(names, start=1):
+        own = name if name and name not in made else str(position)
+        while own in made or (own != name and own in names):
+            own += "_"
+        made.append(own)
+    return made
+
+
 def _maps(column: Array) -> list[Any]:
-    keys = [_key(key) for key in jsonable(column.keys)]
+    keys = [_key(key) for key in _key_values(column.keys)]
     items, offsets = jsonable(column.items), column.offsets.to_pylist()
     return _unless_null(column, [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in pairwise(offsets)])
 
 
+def _key_values(column: Array) -> list[Any]:
+    """Return the keys of maps as `jsonable` does, with the ends of time as text, since no key is null."""
+    values = jsonable(column)
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        raw = column.view(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist()
+        values = [
+            ("Infinity" if number_of_units > 0 else "-Infinity") if value is None else value
+            for value, number_of_units in zip(values, raw, strict=True)
+        ]
+    return values
+
+
 def _key(value: object) -> str:
-    return value if isinstance(value, str) else dumps(value).decode()
+    spelled = _spelled(value)
+    return spelled if isinstance(spelled, str) else dumps(spelled).decode()
+
+
+def _spelled(value: object) -> object:
+    """Return a value in which the floats without JSON are the text NaN, Infinity or -Infinity."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {name: _spelled(member) for name, member in value.items()}
+        case list():
+            return [_spelled(member) for member in value]
+        case _:
+            return value
 
 
 def _unless_null(column: Array, values: Sequence[Any]) -> list[Any]:
