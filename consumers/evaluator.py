@@ -24,7 +24,7 @@ import uvloop
 from consumers.ending import end
 from consumers.judge import Judge
 from consumers.looks import look
-from consumers.picture import InHand, Picture
+from consumers.picture import Picture
 from consumers.stream_api import NotAnsweredError
 from events.errors import BrokerUnavailableError, StoreError
 from events.ids import NodeId
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from consumers.following import Connect
-    from events.log import Batch
     from projections.projection import Applied, Projection
 
 log = logging.getLogger(__name__)
@@ -60,19 +59,13 @@ class EvaluatorStatus:
     counts: Mapping[str, int]
 
 
-def _nothing() -> tuple[Batch, ...]:
-    return ()
-
-
 class Evaluator:
     """Judges between `start` and `stop`. All but these two may be called from any thread."""
 
-    def __init__(
-        self, projection: Projection, connect: Connect, rules: LivenessRules, *, in_hand: InHand = _nothing
-    ) -> None:
-        self._projection, self._connect, self._rules, self._in_hand = projection, connect, rules, in_hand
+    def __init__(self, projection: Projection, connect: Connect, rules: LivenessRules) -> None:
+        self._projection, self._connect, self._rules = projection, connect, rules
         # Made before anything is read, so that it knows up to when the process before this one had read.
-        self._picture = Picture(projection, rules, in_hand=in_hand)
+        self._picture = Picture(projection, rules)
         self._judge = Judge(projection, appended=self._wake_up)
         self._idle_s, self._busy_s = pauses_s(rules)
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
@@ -186,7 +179,7 @@ class Evaluator:
     async def _begin_again(self, nc: Client) -> None:
         """Take the whole fleet over anew: other tables have other numbers, and are folded from the log."""
         self._picture.close()
-        self._picture = Picture(self._projection, self._rules, in_hand=self._in_hand)
+        self._picture = Picture(self._projection, self._rules)
         await self._judge.begin(nc, self._picture)
 
     async def _look(self, nc: Client) -> None:

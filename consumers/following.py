@@ -123,13 +123,6 @@ class Following:
         """Show that this stream is read no more."""
         self._is_stopped, self.last_error = True, why
 
-    def in_hand(self) -> tuple[Batch, ...]:
-        """Return the batches that were read and may not be shown yet, in order; from any thread.
-
-        What was read before is shown by whatever is asked after this.
-        """
-        return tuple(self._in_hand)
-
     def status(self) -> StreamStatus:
         """Return how it goes now. May be called from any thread."""
         reader, before = self._reader, self._before

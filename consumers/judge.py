@@ -57,12 +57,14 @@ class Judge:
         """Judge over another connection, or another picture, from now on."""
         await self.end()
         await self._questions.open(nc, picture)
+        await self._verdicts.open(nc)
 
     async def end(self) -> None:
         """End what is on its way; whether it was stored, the log tells."""
         await end(*self._appending)
         self._appending.clear()
         await self._questions.close()
+        await self._verdicts.close()
 
     async def round(self, nc: Client, picture: Picture, *, now: float) -> None:
         """Ask and judge, with the picture as it is now."""
@@ -79,15 +81,14 @@ class Judge:
         )
         due = await self._due(nc, picture, now=now)
         if due is not None and (len(alive) or len(due.numbers)):
-            self._append(self._verdicts.append(nc, picture, alive, due, now=now))
+            folded = picture.beats.seq
+            self._append(self._verdicts.append(nc, picture, alive, due, now=now, folded=folded))
 
     async def _due(self, nc: Client, picture: Picture, *, now: float) -> Due | None:
         """Return who has to be called lost; None where a zone comes first, which is being told."""
         due = judging.due(picture.roster, picture.watch, now=now, folded=picture.folded)
         if not picture.watch.may_judge(now):
             return due.only(due.numbers < 0)
-        if len(due.numbers):
-            due = due.only(~picture.is_heard(due.numbers))
         for found in self._silent(picture, due.numbers):
             picture.book.begin_hold(found.zone, now=now)
             self._append(self._tell_silent(nc, picture, found, now=now))

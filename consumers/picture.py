@@ -8,7 +8,6 @@ nothing can be missed and a restart needs nothing of its own. Called by the eval
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,23 +15,18 @@ import numpy as np
 from events.ids import NodeId
 from events.log import Cursor, Int64s
 from events.streams import BEATS_NAME, FLEET_NAME
-from events.subjects import beat_subject
 from projections import asking, judging
 from projections.judging import Outlook
 from projections.roster import BeatRows, Roster, Word
 from projections.roster_tables import Changes, changes, digests_at, everything
-from projections.silence import Flags, LivenessRules, is_late
+from projections.silence import LivenessRules, is_late
 from projections.watch import Watch
 from projections.zones import ZoneBook, members_of
 
 if TYPE_CHECKING:
     import duckdb
 
-    from events.log import Batch
     from projections.projection import Projection
-
-InHand = Callable[[], "tuple[Batch, ...]"]
-"""Gives the batches of BEATS that were read and may not be folded yet, in order."""
 
 FORGET_EVERY_S = 1.0
 DIGESTS_AT_ONCE = 500
@@ -42,8 +36,8 @@ DIGESTS_AT_ONCE = 500
 class Picture:
     """Roster, zones and watch over one opening of the tables. `close` gives the reading connection back."""
 
-    def __init__(self, projection: Projection, rules: LivenessRules, *, in_hand: InHand) -> None:
-        self._projection, self._in_hand = projection, in_hand
+    def __init__(self, projection: Projection, rules: LivenessRules) -> None:
+        self._projection = projection
         self.openings = projection.openings
         self.roster, self.book = Roster(rules), ZoneBook(hold_s=rules.zone_hold_s)
         marks = [cursor.stored_at_ns for cursor in projection.cursors().values()]
@@ -52,8 +46,8 @@ class Picture:
         self.heard_us: Int64s = np.zeros(0, np.int64)
         self.folded = 0
         """The position in FLEET of which everything is taken over."""
-        self._beats = Cursor()
-        self._unfolded: tuple[Batch, ...] = ()
+        self.beats = Cursor()
+        """The same in BEATS."""
         self._cursor: duckdb.DuckDBPyConnection | None = None
         self._forget_at = -math.inf
 
@@ -70,30 +64,17 @@ class Picture:
 
     def refresh(self, now: float) -> None:
         """Take over what was committed since; there must have been a look. Raises StoreError."""
-        self._unfolded = self._in_hand()  # first: what is in it no more is folded by now
         cursors = self._projection.cursors()
         fleet = cursors.get(FLEET_NAME, Cursor())
-        if cursors.get(BEATS_NAME, Cursor()) != self._beats:
+        if cursors.get(BEATS_NAME, Cursor()) != self.beats:
             self._take_beats(now)
         if fleet.seq > self.folded:
             self._take_facts(self._said(), now)
             self.folded = fleet.seq
-        self.watch.reached(beats=self._read_up_to(), fleet=fleet, now=now)
+        self.watch.reached(beats=self.beats, fleet=fleet, now=now)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_EVERY_S
-            self.watch.forget(beats=self._beats, fleet=fleet, oldest=judging.oldest_sign(self.roster))
-
-    def is_heard(self, numbers: Int64s) -> Flags:
-        """Say of each node whether a beat of it was read that is not folded yet."""
-        subjects = {
-            beat_subject(node_id).encode(): at
-            for at, node_id in enumerate(self._projection.node_ids(numbers, openings=self.openings))
-        }
-        heard = np.zeros(len(numbers), bool)
-        for batch in self._unfolded:
-            for subject in subjects.keys() & batch.subjects:
-                heard[subjects[subject]] = True
-        return heard
+            self.watch.forget(beats=self.beats, fleet=fleet, oldest=judging.oldest_sign(self.roster))
 
     def read_digests(self) -> None:
         """Compute the digests of registrations that heartbeats have to be compared with, some at a time."""
@@ -116,11 +97,6 @@ class Picture:
             return None
         return judging.outlook(self.roster, self.watch, self.book, number, now=now)
 
-    def _read_up_to(self) -> Cursor:
-        """Return up to where BEATS is read: silence is proven by that, long before it is folded."""
-        read = [batch.cursor for batch in self._unfolded if batch.cursor.epoch == self._beats.epoch]
-        return max([self._beats, *read], key=lambda cursor: cursor.seq)
-
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._cursor is None:
             self._cursor = self._projection.cursor()
@@ -140,7 +116,7 @@ class Picture:
         boots, digests = self._projection.beat_texts(numbers, openings=self.openings)
         spoke = self.watch.beats.dated(seqs, heard_us / 1e6, now=now)
         roster.take_beats(BeatRows(numbers, seqs, spoke, boots, digests))
-        self.heard_us, self._beats = contacts.heard_us, contacts.cursor
+        self.heard_us, self.beats = contacts.heard_us, contacts.cursor
 
     def _take_facts(self, said: Changes, now: float) -> None:
         nodes, roster = said.nodes, self.roster

@@ -27,7 +27,6 @@ from events.loops import call_soon
 from events.streams import BEATS_NAME, FLEET_NAME
 
 if TYPE_CHECKING:
-    from events.log import Batch
     from projections.projection import Projection
 
 log = logging.getLogger(__name__)
@@ -102,10 +101,6 @@ class Projector:
             rebuilds=self._rebuilds,
             rebuilt_because=self._rebuilt_because,
         )
-
-    def in_hand(self, stream: str) -> tuple[Batch, ...]:
-        """Return what of a stream was read and may not be folded yet; see `Following.in_hand`."""
-        return self._followings[stream].in_hand()
 
     async def wait_for(self, stream: str, seq: int, *, timeout_s: float) -> bool:
         """Return once the record at `seq` is folded and committed, or False after `timeout_s`."""

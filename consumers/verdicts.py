@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import numpy as np
 
+from consumers.last_beats import LastBeats
+from consumers.stream_api import NotAnsweredError
 from events.append import MAX_BATCH, append, append_all
 from events.envelope import FactEvent, new_event
 from events.errors import BrokerUnavailableError, ConflictError, FleetfoldError, RefusedError
@@ -57,34 +59,65 @@ class Verdicts:
         self._projection = projection
         self._run, self._nth = uuid4().hex[:12], count(1)
         self._at_once = MAX_BATCH
+        self._last_beats = LastBeats()
 
-    async def append(self, nc: Client, picture: Picture, alive: Int64s, due: Due, *, now: float) -> bool:
+    async def open(self, nc: Client) -> None:
+        """Ask the broker over another connection from now on."""
+        await self._last_beats.open(nc)
+
+    async def close(self) -> None:
+        """Listen for answers no more."""
+        await self._last_beats.close()
+
+    async def append(
+        self, nc: Client, picture: Picture, alive: Int64s, due: Due, *, now: float, folded: int
+    ) -> bool:
         """Append as many verdicts as fit in a batch; say whether the log took them.
 
-        Until that is known, nobody in it is judged again.
+        Until that is known, nobody in it is judged again. `folded` is the position in BEATS that `due` is of.
         """
         alive = alive[: self._at_once]
         due = due.only(np.arange(min(len(due.numbers), self._at_once - len(alive))))
+        numbers, waits_for = np.concatenate([alive, due.numbers]), picture.roster.waits_for
+        waits_for[numbers] = IN_FLIGHT
+        try:
+            due = await self._silent_still(picture, due, folded=folded)
+            return await self._append(nc, picture, alive, due, now=now)
+        except (BrokerUnavailableError, NotAnsweredError, RefusedError) as err:
+            # Whether they are stored shows when the log is read; if not, they are judged anew.
+            return _failed(err, len(numbers))
+        finally:
+            waits_for[numbers] = np.where(waits_for[numbers] == IN_FLIGHT, 0, waits_for[numbers])
+
+    async def _silent_still(self, picture: Picture, due: Due, *, folded: int) -> Due:
+        """Return those of whom the broker holds no heartbeat after a position in BEATS.
+
+        Folding is behind by tenths of a second, by more while many are lost at once: whoever spoke in that
+        time is not lost, and whoever did not need not wait for it.
+        """
+        if not len(due.numbers):
+            return due
+        known = picture.roster.beat_seq[due.numbers]
+        node_ids = self._projection.node_ids(due.numbers, openings=picture.openings)
+        last = await self._last_beats.seqs(node_ids)
+        return due.only((last <= folded) & (picture.roster.beat_seq[due.numbers] == known))
+
+    async def _append(self, nc: Client, picture: Picture, alive: Int64s, due: Due, *, now: float) -> bool:
         numbers, roster = np.concatenate([alive, due.numbers]), picture.roster
+        if not len(numbers):
+            return True
         events = [*self._alive(picture, alive, now=now), *self._lost(picture, due, now=now)]
         expect: dict[str, int] = {
             event.about: version
             for event, version in zip(events, roster.version[numbers].tolist(), strict=True)
         }
-        roster.waits_for[numbers] = IN_FLIGHT
-        waits_for: Int64s | int = 0
         try:
-            waits_for = np.array(await append_all(nc, events, expect=expect), np.int64)
+            roster.waits_for[numbers] = await append_all(nc, events, expect=expect)
         except ConflictError as err:
             self.counts["conflicts"] += 1
             self._at_once = max(SMALLEST_BATCH, self._at_once // 4)
-            waits_for = self._seen_by(picture, numbers, err)
+            roster.waits_for[numbers] = self._seen_by(picture, numbers, err)
             return False
-        except (BrokerUnavailableError, RefusedError) as err:
-            # Whether they are stored shows when the log is read; if not, they are judged anew.
-            return _failed(err, len(events))
-        finally:
-            roster.waits_for[numbers] = waits_for
         self._at_once = min(MAX_BATCH, self._at_once * 2)
         roster.again_at[numbers] = now + roster.grace_s[numbers]
         self.counts["alive"] += len(alive)
@@ -146,7 +179,7 @@ class Verdicts:
             self._projection.node_ids(numbers, openings=picture.openings),
             due.silent_s.tolist(),
             roster.grace_s[numbers].tolist(),
-            (watch.horizon - roster.heard[numbers]).tolist(),
+            (watch.until(now) - roster.heard[numbers]).tolist(),
             boots,
             strict=True,
         )
@@ -156,7 +189,7 @@ class Verdicts:
             if boot_id is None and roster.boot[number]:
                 state = self._projection.node(node_id)
                 boot_id = state.boot_id if state is not None else None
-            deadline_s = watch.broker_time(watch.horizon - silent_s + grace_s)
+            deadline_s = watch.broker_time(watch.until(now) - silent_s + grace_s)
             said = Lost(
                 boot_id=boot_id or "",
                 last_heartbeat_at=from_us(int(picture.heard_us[number])) if has_beat else None,

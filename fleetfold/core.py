@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ from consumers.ending import close
 from consumers.evaluator import Evaluator
 from consumers.projector import Projector
 from events.stream_admin import ensure_streams
-from events.streams import BEATS_NAME
 from fleetfold.connection import connect
 from fleetfold.http_server import HttpServer
 from fleetfold.interpreter import tune
@@ -83,12 +81,7 @@ class Core:
             log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
         tune()
         self._projector = Projector(projection, self._connect_reader)
-        evaluator = Evaluator(
-            projection,
-            self._connect_evaluator,
-            self._settings.liveness.rules(),
-            in_hand=partial(self._projector.in_hand, BEATS_NAME),
-        )
+        evaluator = Evaluator(projection, self._connect_evaluator, self._settings.liveness.rules())
         self._closing.push_async_callback(self._projector.stop)
         await self._projector.start()
         self._closing.push_async_callback(evaluator.stop)

@@ -60,8 +60,11 @@ def newly_alive(roster: Roster, *, now: float, folded: int, facts_known_until: f
 
 
 def due(roster: Roster, watch: Watch, *, now: float, folded: int) -> Due:
-    """Return the nodes whose grace is over, whatever else may hold their verdicts."""
-    n, until = roster.count, watch.horizon
+    """Return the nodes whose grace is over by what is folded, whatever else may hold their verdicts.
+
+    Nobody is lost by that alone: the broker may hold a heartbeat that is not folded yet.
+    """
+    n, until = roster.count, watch.until(now)
     word, heard = roster.word[:n], roster.heard
     is_asked = (word == Word.ALIVE) | (word == Word.PENDING)
     is_asked &= (roster.waits_for[:n] <= folded) & (roster.again_at[:n] <= now)

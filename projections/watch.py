@@ -6,8 +6,8 @@ not. The broker's wall clock only says where in between, which is a fraction of 
 our own wall clock, moves nothing out of there.
 
 The same looks give the horizon: once all that the broker held at a look is folded, nothing that it received
-before is unknown. Silence is counted up to the horizon and never up to "now", so whatever is late (broker,
-reader, writer, ourselves) delays verdicts and falsifies none.
+before is unknown. A horizon that is far behind ends the judging, whatever it is that is late. Two looks that
+are too far apart are a gap.
 """
 
 from __future__ import annotations
@@ -197,6 +197,10 @@ class Watch:
         self.fleet.forget(fleet)
         while self.gaps and self.gaps[0].end <= oldest:
             del self.gaps[0]
+
+    def until(self, now: float) -> float:
+        """Return up to when silence may count: not beyond where the next look would still be in time."""
+        return -math.inf if self._last is None else min(now, self._last.answered + self.bounds.late_s)
 
     def may_judge(self, now: float) -> bool:
         """Say whether anybody may be called lost now."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
 from nats.aio.client import Client
 
+from consumers.last_beats import LastBeats
+from consumers.stream_api import NotAnsweredError
 from events.ids import NodeId
+from events.log import Batch
 from events.stream_admin import ensure_streams
+from projections.projection import Applied, Projection
 from tests.support.broker import Broker
 from tests.support.brokers import AnyBroker
 from tests.support.loops import on_a_loop
 from tests.support.projecting import shown
-from tests.support.publishing import connected
+from tests.support.publishing import connected, js_api, stream_reached
 from tests.support.watching import (
     GRACE_S,
     INTERVAL_S,
@@ -131,6 +137,56 @@ async def test_nobody_is_lost_by_a_broker_that_hangs(own_broker: Broker, tmp_pat
         await watch.says("lost", "n0")
 
         assert watch.count() == {"alive": len(FLEET), "lost": 1}
+
+
+class Slow(Projection):
+    """A projection that stands still for longer than the grace before it folds heartbeats, when told to."""
+
+    stands_still_s = 0.0
+
+    def apply(self, batch: Batch) -> Applied:
+        if batch.stream == "BEATS":
+            threading.Event().wait(self.stands_still_s)
+            self.stands_still_s = 0.0
+        return super().apply(batch)
+
+
+@on_a_loop
+async def test_nobody_is_lost_whose_heartbeats_wait_to_be_folded(broker: AnyBroker, tmp_path: Path) -> None:
+    tables = Slow.open(tmp_path / FILE)
+    assert isinstance(tables, Slow)
+    async with (
+        fleet_log(broker.url),
+        agents(broker.url) as crowd,
+        watching(broker.url, tmp_path / FILE, tables=tables) as watch,
+    ):
+        await all_alive(crowd, watch, FLEET)
+        await shown(lambda: watch.evaluator.mode() == "watching")
+        for _ in range(3):
+            tables.stands_still_s = 1.6 * GRACE_S
+            await shown(lambda: tables.stands_still_s == 0)
+            await shown(later(GRACE_S))
+        crowd.beating.remove(NodeId("n0"))
+        await watch.says("lost", "n0")
+
+        assert watch.count() == {"alive": len(FLEET), "lost": 1}
+
+
+@on_a_loop
+async def test_the_last_heartbeats_are_asked_for_all_at_once(broker: AnyBroker) -> None:
+    async with fleet_log(broker.url) as nc, agents(broker.url) as crowd:
+        await crowd.beat(["n0", "n1", "n0", "a.b"])
+        await stream_reached(nc, "BEATS", 4)
+        asked = LastBeats()
+        await asked.open(nc)
+        known = [NodeId(node) for node in ("n1", "nobody", "a.b", "n0")]
+
+        assert (await asked.seqs(known)).tolist() == [2, 0, 4, 3]
+        assert (await asked.seqs(known * 250)).tolist() == [2, 0, 4, 3] * 250
+        await js_api(nc, "STREAM.DELETE.BEATS")
+        with pytest.raises(NotAnsweredError, match="stream not found"):
+            await asked.seqs(known)
+        await asked.close()
 
 
 @on_a_loop

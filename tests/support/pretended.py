@@ -157,10 +157,11 @@ class World:
         fleet = Cursor(EPOCH, 1, 1)
         watch.reached(beats=self._cursor, fleet=fleet, now=now)
         watch.forget(beats=self._cursor, fleet=fleet, oldest=judging.oldest_sign(roster))
-        if watch.may_judge(now):
+        if watch.may_judge(now) and not self._is("outage"):
             for number in judging.due(roster, watch, now=now, folded=1).numbers.tolist():
-                self.nodes[number].word = "lost"
-                self.nodes[number].lost.append(self.now)
+                if number not in [node for node, _ in self.stored[self.folded :]]:
+                    self.nodes[number].word = "lost"
+                    self.nodes[number].lost.append(self.now)
         for number in judging.newly_alive(roster, now=now, folded=1, facts_known_until=now).tolist():
             self.nodes[number].word = "alive"
         self._take_nodes([node.word for node in self.nodes], now)

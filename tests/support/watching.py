@@ -24,7 +24,6 @@ from events.asks import decode_ask
 from events.digest import inventory_digest
 from events.envelope import new_event
 from events.ids import NodeId, token
-from events.streams import BEATS_NAME
 from events.subjects import ask_subject, beat_subject, fact_subject
 from projections.judging import Outlook
 from projections.projection import Projection
@@ -94,15 +93,15 @@ class Watching:
 
 
 @asynccontextmanager
-async def watching(url: str, path: Path, *, rules: LivenessRules = RULES) -> AsyncIterator[Watching]:
+async def watching(
+    url: str, path: Path, *, rules: LivenessRules = RULES, tables: Projection | None = None
+) -> AsyncIterator[Watching]:
     """Fold and judge for the length of a block."""
     async with AsyncExitStack() as closing:
-        projection = Projection.open(path)
+        projection = tables if tables is not None else Projection.open(path)
         closing.callback(projection.close)
         projector = Projector(projection, lambda: reading_client(url))
-        evaluator = Evaluator(
-            projection, lambda: connect(url), rules, in_hand=lambda: projector.in_hand(BEATS_NAME)
-        )
+        evaluator = Evaluator(projection, lambda: connect(url), rules)
         closing.push_async_callback(projector.stop)
         await projector.start()
         closing.push_async_callback(evaluator.stop)

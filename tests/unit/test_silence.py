@@ -185,4 +185,4 @@ def test_a_node_is_lost_with_no_input_at_all(has_others: bool) -> None:
 
     world = World([Node(1.0, 12.0), *others], []).run(3_600)
 
-    assert world.nodes[0].lost == [42.0]
+    assert world.nodes[0].lost == [41.0]
