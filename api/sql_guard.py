@@ -41,6 +41,13 @@ _ADVICE = {
 }
 _BARE_AT = re.compile(r"""(?<![.\w"'])at(?![\w"'])""", re.IGNORECASE)
 _AT_ADVICE = 'a column named at is written "at", or with its table (u.at), since AT is a keyword'
+_ENDLESS = re.compile(
+    r'"query_location":(\d+),"value":\{"type":\{"id":"DOUBLE","type_info":null\},"is_null":false,'
+    r'"value":-?Infinity\}'
+)
+# A number beyond DOUBLE, which the parser writes as no JSON has it. Inside a text, `"` is escaped.
+_NUMBER = re.compile(r"-?\s*[\d._]+(?:[eE][+-]?[\d_]+)?")
+_SHOWN_CHARACTERS = 40
 _FIRST_WORD = re.compile(r"\s*(\w+)")
 
 
@@ -84,6 +91,9 @@ class Guard:
                 rows = cursor.execute(_PARSE, {"text": sql}).fetchall()
             tree: dict[str, Any] = orjson.loads(rows[0][0])
         except orjson.JSONDecodeError as err:
+            endless = _ENDLESS.search(rows[0][0])
+            if endless:
+                raise _too_large(sql, int(endless.group(1))) from err
             raise SqlRefusedError("nesting", "it is too deep", instead="use CTEs (WITH …)") from err
         except (duckdb.Error, RuntimeError, UnicodeError) as err:
             with self._lock:
@@ -133,6 +143,17 @@ def _check_text(sql: str) -> None:
         raise SqlRefusedError("a lone surrogate", "the text is not valid Unicode") from err
     if sql.count("/*") > MAX_COMMENTS:
         raise SqlRefusedError("comments", f"at most {MAX_COMMENTS} are read")
+
+
+def _too_large(sql: str, position: int) -> SqlRefusedError:
+    """Return the refusal of the number at a position, which counts bytes of UTF-8."""
+    found = _NUMBER.match(sql.encode()[position:].decode(errors="replace"))
+    number = found.group() if found else "in the text"
+    if len(number) > _SHOWN_CHARACTERS:
+        number = f"{number[:_SHOWN_CHARACTERS]}… ({len(number)} characters)"
+    return SqlRefusedError(
+        f"number {number}", "it is larger than any DOUBLE (1.8e308)", instead="write 'inf'::DOUBLE, or less"
+    )
 
 
 def _open_parser() -> duckdb.DuckDBPyConnection:

@@ -375,3 +375,22 @@ def test_the_same_places_without_a_hostile_call_are_admitted_or_no_sql(
         guard.check(sql)
     except SqlSyntaxError:
         return
+
+
+@pytest.mark.parametrize(
+    ("sql", "construct"),
+    [
+        ("SELECT 1e99999", "number 1e99999"),
+        ("SELECT -1e400, 2", "number -1e400"),
+        ("SELECT 'äö → 1e500', .5e999", "number .5e999"),
+        ("SELECT 1 WHERE 2 < 1_000e+999", "number 1_000e+999"),
+        (f"SELECT {'9' * 5000}", f"number {'9' * 40}… (5000 characters)"),
+        (f"SELECT {'[' * 900}1{']' * 900}", "nesting"),
+        (f"""SELECT '"value":Infinity}}', {"[" * 900}1{"]" * 900}""", "nesting"),
+    ],
+)
+def test_a_number_beyond_every_double_is_named(guard: Guard, sql: str, construct: str) -> None:
+    with pytest.raises(SqlRefusedError) as refusal:
+        guard.check(sql)
+
+    assert refusal.value.construct == construct
