@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -26,8 +27,11 @@ pc: Any = pyarrow.compute
 
 HUGE = pa.decimal128(38, 0)
 # A HUGEINT has the layout of a decimal without a fraction; the few values beyond 38 digits are refused.
-_ENDS_OF_TIME = {64: (2**63 - 1, -(2**63 - 1)), 32: (2**31 - 1, -(2**31 - 1))}
-# How the engine writes infinity and -infinity in times (64 bits) and dates (32 bits).
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SECONDS_OF_A_DAY = 86_400
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+# 0001-01-01 and 9999-12-31, the ends of RFC 3339; strftime counts years in 16 bits and is wrong far beyond.
+_DAYS_OF_400_YEARS = 146_097
 
 
 def plain(column: Array, *, name: str) -> Array:
@@ -57,6 +61,9 @@ def jsonable(column: Array) -> list[Any]:
     A member of a struct without a name (`row(1, 2)`), or with one that an earlier member has, is named by its
     position, from "1". A map is an object: its keys are text, NaN and infinities among them `NaN`, `Infinity`
     and `-Infinity`.
+
+    A date or time outside the years 1 to 9999 has no spelling in RFC 3339 and is text as the engine prints it
+    (`294247-01-10 00:00:00`, `0044-03-15 (BC)`).
     """
     kind = column.type
     for test, convert in _CONVERTERS:
@@ -190,25 +197,54 @@ def _base64(column: Array) -> list[Any]:
 
 def _instants(column: Array) -> list[Any]:
     """RFC 3339, with `Z` where the type has a zone (which is UTC) and without an offset where it has none."""
-    texts = pc.strftime(_within_time(column, bits=64), "%Y-%m-%dT%H:%M:%S")
-    texts = pc.replace_substring_regex(texts, r"\.0+$", "")
-    return (
-        [None if text is None else text + "Z" for text in texts.to_pylist()]
-        if column.type.tz
-        else texts.to_pylist()
-    )
+    per_second, has_zone = _PER_SECOND[column.type.unit], bool(column.type.tz)
+    per_day = _SECONDS_OF_A_DAY * per_second
+
+    def near(within: Array) -> Array:
+        texts = pc.replace_substring_regex(pc.strftime(within, "%Y-%m-%dT%H:%M:%S"), r"\.0+$", "")
+        return pc.binary_join_element_wise(texts, "Z", "") if has_zone else texts
+
+    def far(units: int) -> str:
+        days, rest = divmod(units, per_day)
+        seconds, fraction = divmod(rest, per_second)
+        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+        digits = f".{fraction * (10**9 // per_second):09d}".rstrip("0") if fraction else ""
+        return f"{_far_date(days)} {clock}{digits}" + ("+00" if has_zone else "")
+
+    return _near_and_far(column, pa.int64(), per_day=per_day, near=near, far=far)
 
 
 def _dates(column: Array) -> list[Any]:
-    texts = pc.strftime(_within_time(column, bits=32).cast(pa.timestamp("s")), "%Y-%m-%d")
-    return list(texts.to_pylist())
+    def near(within: Array) -> Array:
+        return pc.strftime(within.cast(pa.timestamp("s")), "%Y-%m-%d")
+
+    return _near_and_far(column, pa.int32(), per_day=1, near=near, far=_far_date)
 
 
-def _within_time(column: Array, *, bits: int) -> Array:
-    raw = column.view(pa.int64() if bits == 64 else pa.int32())
-    last, first = _ENDS_OF_TIME[bits]
-    is_endless = pc.or_(pc.equal(raw, last), pc.equal(raw, first))
-    return pc.if_else(is_endless, pa.scalar(None, column.type), column)
+def _near_and_far(
+    column: Array, raw: DataType, *, per_day: int, near: Callable[[Array], Array], far: Callable[[int], str]
+) -> list[Any]:
+    """Write what is within the years 1 to 9999 with `near`, others with `far`, and the ends of time as None.
+
+    The engine writes infinity and -infinity as the last number and its negative.
+    """
+    units, last = column.view(raw), 2 ** (raw.bit_width - 1) - 1
+    low, high = max(_FIRST_DAY * per_day, 1 - last), min((_LAST_DAY + 1) * per_day - 1, last - 1)
+    is_near = pc.and_(pc.greater_equal(units, low), pc.less_equal(units, high))
+    texts: list[Any] = near(pc.if_else(is_near, column, pa.scalar(None, column.type))).to_pylist()
+    for index in pc.indices_nonzero(pc.fill_null(pc.invert(is_near), False)).to_pylist():
+        unit = units[index].as_py()
+        texts[index] = None if abs(unit) == last else far(unit)
+    return texts
+
+
+def _far_date(days: int) -> str:
+    """Return a day, counted from 1970, as the engine prints it: any year, those before 1 as `(BC)`."""
+    cycles, rest = divmod(days - _FIRST_DAY, _DAYS_OF_400_YEARS)
+    day = date.fromordinal(rest + 1)
+    year = day.year + 400 * cycles
+    month_and_day = f"{day.month:02d}-{day.day:02d}"
+    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} (BC)"
 
 
 def _times(column: Array) -> list[Any]:

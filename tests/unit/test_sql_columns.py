@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -66,3 +67,44 @@ def test_no_two_members_of_a_struct_share_a_name(names: list[str], expected: lis
 )
 def test_no_two_keys_of_a_map_become_one(sql: str, expected: str) -> None:
     assert answered(sql) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT TIMESTAMP '294247-01-10'", '"294247-01-10 00:00:00"'),
+        ("SELECT DATE '5881580-07-10'", '"5881580-07-10"'),
+        ("SELECT DATE '0044-03-15 (BC)'", '"0044-03-15 (BC)"'),
+        ("SELECT {'a': TIMESTAMPTZ '12000-01-01 01:02:03.5'}", '{"a":"12000-01-01 01:02:03.5+00"}'),
+        ("SELECT [DATE '9999-12-31', DATE '10000-01-01', NULL]", '["9999-12-31","10000-01-01",null]'),
+        ("SELECT map {DATE '5881580-07-10': 1}", '{"5881580-07-10":1}'),
+        ("SELECT TIMESTAMP '9999-12-31 23:59:59.999999'", '"9999-12-31T23:59:59.999999"'),
+        ("SELECT TIMESTAMPTZ '0001-01-01'", '"0001-01-01T00:00:00Z"'),
+        ("SELECT '2026-01-01 01:02:03.5'::TIMESTAMP_NS", '"2026-01-01T01:02:03.500000000"'),
+        ("SELECT [TIMESTAMPTZ 'infinity', '-infinity']", "[null,null]"),
+        ("SELECT [DATE 'infinity', '-infinity']", "[null,null]"),
+    ],
+)
+def test_a_time_has_the_year_that_it_has(sql: str, expected: str) -> None:
+    assert answered(sql) == expected
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        "SELECT DATE '1970-01-01' + (sign * (2932897 + i * 2135791))::INTEGER AS t",
+        "SELECT make_timestamp(sign * (253402300800000000 + i * 8969969767631711)) AS t",
+        "SELECT make_timestamp(sign * (253402300800000000 + i * 8969969767631711))::TIMESTAMP_MS AS t",
+        "SELECT make_timestamp(sign * (253402300800000000 + i * 8969969767631711))::TIMESTAMP_S AS t",
+        "SELECT make_timestamp(sign * (253402300800000000 + i * 8969969767631711))::TIMESTAMPTZ AS t",
+    ],
+)
+def test_a_time_beyond_four_digits_of_years_is_written_as_the_engine_prints_it(times: str) -> None:
+    made = f"{times} FROM range(1000) _(i), (VALUES (1), (-1)) signs(sign)"
+
+    answer = orjson.loads(
+        answered(f"SELECT struct_pack(ours := list(t), printed := list(t::VARCHAR)) FROM ({made})")
+    )
+
+    assert len(answer["ours"]) == 2000
+    assert answer["ours"] == answer["printed"]
