@@ -1,7 +1,8 @@
 """The HTTP application: native routes, one module per noun, and the web page (floor 3).
 
-Layers from the outside in: unexpected errors, the admin token, raw node paths, times, the framework. Whoever
-made the `Service` owns what is in it; the application only owns the threads that its questions run in.
+Layers from the outside in: HEAD, unexpected errors, the admin token, raw node paths, times, the framework.
+Whoever made the `Service` owns what is in it; the application only owns the threads that its questions run
+in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from starlette.middleware import Middleware
 from api import capacity, metrics, nodes, problems, sql_forward, status, web_page
 from api.answers import Answers
 from api.auth import AdminToken
-from api.routing import RawNodePaths
+from api.routing import HeadAsGet, RawNodePaths
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,6 +63,7 @@ def create_app(service: Service) -> FastAPI:
         openapi_url=None,
         redirect_slashes=False,
         middleware=[
+            Middleware(HeadAsGet),
             Middleware(problems.UnexpectedErrors),
             Middleware(AdminToken, token=service.admin_token),
             Middleware(RawNodePaths),

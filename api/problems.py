@@ -197,12 +197,17 @@ def _of_http(err: HTTPException, request: Request) -> ProblemError:
             return ProblemError(
                 METHOD_NOT_ALLOWED,
                 f"{path} does not answer to {request.method}",
-                headers=dict(err.headers or {}),
+                headers={name: _with_head(value) for name, value in (err.headers or {}).items()},
             )
         case status:
             return ProblemError(
                 REQUEST_REFUSED, str(err.detail), status=status, headers=dict(err.headers or {})
             )
+
+
+def _with_head(allowed: str) -> str:
+    """Return the methods of a route with HEAD, which `routing.HeadAsGet` answers where there is GET."""
+    return f"{allowed}, HEAD" if "GET" in allowed and "HEAD" not in allowed else allowed
 
 
 def _instance(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""How native routes read a request: node ids in paths, and no parameter that nobody reads (floor 3).
+"""How routes read a request: node ids in paths, no parameter that nobody reads, HEAD as GET (floor 3).
 
 A node id may hold any text, also `/`, `.` and `%`. In a path it is one segment, percent-encoded; only the
 raw path can tell an encoded `/` from a separating one, so below `/fleet/v1/nodes/` routes are matched on
@@ -24,7 +24,7 @@ from events.ids import NodeId, node_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 RAW_PREFIX = f"{NATIVE_PREFIX}/nodes/"
 MAX_QUERY_BYTES = 16_384
@@ -40,6 +40,25 @@ class RawNodePaths:
         if scope["type"] == "http" and scope["path"].startswith(RAW_PREFIX) and scope.get("raw_path"):
             scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
         await self._app(scope, receive, send)
+
+
+class HeadAsGet:
+    """A layer that answers HEAD as the layers below answer GET, without the body; they see a GET."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self._app({**scope, "method": "GET"}, receive, without_body)
 
 
 def node_in_path(segment: str) -> NodeId:

@@ -99,7 +99,6 @@ async def test_min_seq_that_never_comes_is_a_problem_with_what_was_reached(
         ("GET", "/fleet/v1/", 404, "unknown_route"),
         ("GET", "/nope/%2F%FF", 404, "unknown_route"),
         ("DELETE", "/fleet/v1/nodes", 405, "method_not_allowed"),
-        ("HEAD", "/fleet/v1/status", 405, "method_not_allowed"),
         ("BREW", "/fleet/v1/status", 405, "method_not_allowed"),
         ("GET", "/fleet/v1/nodes/%FF", 400, "invalid_node_id"),
         ("GET", "/fleet/v1/nodes/" + "n" * 251, 400, "invalid_node_id"),
@@ -119,7 +118,39 @@ async def test_every_error_is_a_problem(
     assert problem.type == TYPE_PREFIX + code
     assert problem.instance == target.partition("?")[0]
     if status == 405:
-        assert got.headers["allow"] == "GET"
+        assert got.headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/", 200),
+        ("/page/page.css", 200),
+        ("/fleet/v1/livez", 200),
+        ("/fleet/v1/readyz", 200),
+        ("/fleet/v1/nodes/a%2Fb", 200),
+        ("/fleet/v1/nodes/nobody", 404),
+        ("/fleet/v1/nodes?x=1", 400),
+        ("/fleet/v1/nope", 404),
+        ("/fleet/v1/sql", 405),
+    ],
+)
+async def test_head_is_answered_as_get_without_the_body(served: Fleet, target: str, status: int) -> None:
+    served.registered("a/b")
+
+    got, head = await ask(served.app, target), await ask(served.app, target, method="HEAD")
+
+    assert (head.status, head.body) == (status, b"")
+    assert got.status == status
+    assert head.headers.keys() == got.headers.keys()
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert int(head.headers["content-length"]) > 0
+
+
+async def test_head_asks_for_the_token_too(guarded: Fleet) -> None:
+    got = await ask(guarded.app, "/fleet/v1/status", method="HEAD")
+
+    assert (got.status, got.body) == (401, b"")
 
 
 async def test_an_unexpected_error_is_told_by_its_id_only(
