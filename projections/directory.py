@@ -91,6 +91,7 @@ class Directory:
         self._labels: Int64s = np.empty((0, LABELS_IN_ROW), dtype=np.int64)
         self._more_labels: dict[int, set[int]] = {}
         self._states: dict[int, str] = {}
+        self._grouped: dict[str, tuple[Int64s, Int64s]] = {}
 
     def __len__(self) -> int:
         return len(self._order)
@@ -99,6 +100,7 @@ class Directory:
         """Take over what nodes are now."""
         if not len(numbers):
             return
+        self._grouped.clear()
         self._hold(int(numbers.max()) + 1)
         for kept, column in zip(self._texts, listed.texts, strict=True):
             kept[numbers] = np.fromiter(map(hash, column), np.int64, len(numbers))
@@ -143,13 +145,16 @@ class Directory:
 
         Without nodes that are lost or retired. The groups are in no order.
         """
-        state = self._texts[_STATE][self._numbers]
-        numbers = self._numbers[(state != _RETIRED) & (state != _LOST)]
-        texts = self._texts[_COLUMN[name]][numbers]
-        order = np.argsort(texts)
-        ordered = texts[order]
-        begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
-        return numbers[order], begins
+        found = self._grouped.get(name)
+        if found is None:
+            state = self._texts[_STATE][self._numbers]
+            numbers = self._numbers[(state != _RETIRED) & (state != _LOST)]
+            texts = self._texts[_COLUMN[name]][numbers]
+            order = np.argsort(texts)
+            ordered = texts[order]
+            begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+            found = self._grouped[name] = numbers[order], begins
+        return found
 
     def _fitting(self, asked: NodeFilter, numbers: Int64s) -> Int64s:
         """Return the positions in `numbers` of the nodes that fit."""

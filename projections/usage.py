@@ -67,58 +67,67 @@ class LastUse:
     """The values of each node's last accepted heartbeat. Only the writer changes it, holding its lock."""
 
     def __init__(self) -> None:
-        self._table: Floats = np.full((0, COLUMNS), _NEVER)
+        self._held = 0
+        self._columns: dict[int, Floats] = {}
         self._others: dict[int, dict[int, float]] = {}
 
     def hold(self, count: int) -> None:
         """Make room for the numbers below `count`."""
-        have = len(self._table)
-        if count > have:
-            more = max(count, have + have // 4, 1024) - have
-            self._table = np.concatenate([self._table, np.full((more, COLUMNS), _NEVER)])
+        if count > self._held:
+            more = max(count, self._held + self._held // 4, 1024) - self._held
+            self._held += more
+            for resource, column in self._columns.items():
+                self._columns[resource] = np.concatenate([column, np.full(more, _NEVER)])
 
     def put(self, nodes: Int64s, samples: Samples) -> None:
         """Take over the last samples of nodes, some of which may have none."""
         last = np.flatnonzero(samples.is_last)
         sample_nodes, resources, values = samples.numbers[last], samples.resources[last], samples.used[last]
-        self._table[nodes] = _NEVER
+        for column in self._columns.values():
+            column[nodes] = _NEVER
         if self._others:
             for node in nodes.tolist():
                 self._others.pop(node, None)
-        in_table = resources < COLUMNS
-        self._table[sample_nodes[in_table], resources[in_table]] = values[in_table]
-        for at in np.flatnonzero(~in_table).tolist():
+        for resource in np.unique(resources[resources < COLUMNS]).tolist():
+            if resource not in self._columns:
+                self._columns[resource] = np.full(self._held, _NEVER)
+            of_it = resources == resource
+            self._columns[resource][sample_nodes[of_it]] = values[of_it]
+        for at in np.flatnonzero(resources >= COLUMNS).tolist():
             self._others.setdefault(int(sample_nodes[at]), {})[int(resources[at])] = float(values[at])
 
     def of(self, node: int, resources: Resources) -> dict[str, float | None]:
         """Return the last values of a node by resource; None is reported as unknown."""
-        if node >= len(self._table):
+        if node >= self._held:
             return {}
-        values = [(at, value) for at, value in enumerate(self._table[node].tolist()) if value != _NEVER]
-        values += self._others.get(node, {}).items()
-        return {resources.names[at]: None if np.isnan(value) else value for at, value in values}
+        values = {resource: float(column[node]) for resource, column in self._columns.items()}
+        values |= self._others.get(node, {})
+        return {
+            resources.names[resource]: None if np.isnan(value) else value
+            for resource, value in sorted(values.items())
+            if value != _NEVER
+        }
 
     def sums(self, nodes: Int64s, begins: Int64s) -> list[dict[int, float]]:
         """Return for each group of nodes the sum of their last values, by the number of the resource.
 
         A group goes from one of `begins` to the next; each node is in one.
         """
-        if not len(begins):
-            return []
-        table = self._table[nodes]
-        is_number = np.isfinite(table)
-        sums = np.add.reduceat(np.where(is_number, table, 0.0), begins, axis=0)
-        is_there = np.logical_or.reduceat(is_number, begins, axis=0)
-        found: list[dict[int, float]] = [
-            {at: float(sums[group, at]) for at in np.flatnonzero(is_there[group]).tolist()}
-            for group in range(len(begins))
-        ]
+        found: list[dict[int, float]] = [{} for _ in range(len(begins))]
+        if not found:
+            return found
+        for resource, column in self._columns.items():
+            values = column[nodes]
+            is_number = np.isfinite(values)
+            sums = np.add.reduceat(np.where(is_number, values, 0.0), begins)
+            for group in np.flatnonzero(np.logical_or.reduceat(is_number, begins)).tolist():
+                found[group][resource] = float(sums[group])
         if self._others:
-            group_of = np.full(len(self._table), -1)
+            group_of = np.full(self._held, -1)
             group_of[nodes] = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(nodes)))
-            for node, values in self._others.items():
+            for node, rare in self._others.items():
                 group = int(group_of[node])
-                for resource, value in values.items() if group >= 0 else ():
+                for resource, value in rare.items() if group >= 0 else ():
                     if np.isfinite(value):
                         found[group][resource] = found[group].get(resource, 0.0) + value
         return found

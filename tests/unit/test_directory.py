@@ -127,6 +127,10 @@ def test_nodes_are_grouped_by_place_without_lost_and_retired_ones() -> None:
 
     groups = np.split(numbers, begins[1:])
     assert sorted(sorted(group.tolist()) for group in groups) == [[0, 2], [1], [3]]
+    fleet.put(Node("b", zone="z1"), Node("f", zone="z2"))
+    numbers, begins = fleet.directory.grouped("zone")
+    groups = np.split(numbers, begins[1:])
+    assert sorted(sorted(group.tolist()) for group in groups) == [[0, 1, 2], [3], [5]]
     assert [len(column) for column in Directory().grouped("zone")] == [0, 0]
 
 
