@@ -30,6 +30,8 @@ from tests.support.broker import Broker
 from tests.support.publishing import connected, head, js_api
 
 WARM_UP_S = 10.0
+STEADY_LAG_MS = 1_000
+STEADY_WITHIN_S = 900
 LOOK_EVERY_S = 0.02
 MOST_LOOKS_DATED = 400
 
@@ -56,19 +58,23 @@ def live(folder: Path, running: Broker, *, nodes: int, rate: int, seconds: float
     with service(running.url, folder / f"live-{rate}-{replica}", replica=replica) as up:
         agents = simulator(running.url, folder / "simulator.log", nodes=nodes, interval_s=nodes / rate)
         try:
-            _wait_for_beats(up, agents.process.pid)
+            _wait_until_steady(up, agents.process.pid, nodes=nodes)
             time.sleep(WARM_UP_S)
             return _watch(up, running, agents.process.pid, rate=rate, seconds=seconds, replica=replica)
         finally:
             agents.stop()
 
 
-def _wait_for_beats(up: Service, agents_pid: int) -> None:
-    before, began = up.folded("BEATS"), time.perf_counter()
-    while up.folded("BEATS") < before + 1000:
-        if not psutil.pid_exists(agents_pid) or time.perf_counter() - began > 300:
-            raise RuntimeError("the agents did not begin to beat")
-        time.sleep(0.1)
+def _wait_until_steady(up: Service, agents_pid: int, *, nodes: int) -> None:
+    """Return when every node was judged alive and nothing waits: what follows is heartbeats alone."""
+    began = time.perf_counter()
+    while True:
+        status = up.api.get("/status")
+        if status["nodes_by_state"].get("ready", 0) >= nodes and status["lag_ms"] < STEADY_LAG_MS:
+            return
+        if not psutil.pid_exists(agents_pid) or time.perf_counter() - began > STEADY_WITHIN_S:
+            raise RuntimeError(f"the fleet did not become steady: {status}")
+        time.sleep(0.5)
 
 
 def _watch(
