@@ -24,12 +24,13 @@ from events.asks import decode_ask
 from events.digest import inventory_digest
 from events.envelope import new_event
 from events.ids import NodeId, token
+from events.stream_admin import ensure_streams
 from events.subjects import ask_subject, beat_subject, fact_subject
 from projections.judging import Outlook
 from projections.projection import Projection
 from projections.silence import LivenessRules
 from tests.support.projecting import shown
-from tests.support.publishing import connect
+from tests.support.publishing import connect, connected
 from tests.support.reading import reading_client
 
 INTERVAL_S, GRACE_S = 0.2, 0.6
@@ -179,6 +180,21 @@ async def agents(url: str, *beating: str, interval_s: float = INTERVAL_S) -> Asy
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await nc.close()
+
+
+@asynccontextmanager
+async def fleet_log(url: str) -> AsyncIterator[Client]:
+    """A connection to a broker with our streams."""
+    async with connected(url) as nc:
+        await ensure_streams(nc)
+        yield nc
+
+
+async def all_alive(crowd: Agents, watch: Watching, nodes: list[str], **said: object) -> None:
+    """Register nodes and let them beat until each is alive."""
+    await crowd.register(nodes, **said)
+    crowd.beating += [NodeId(node) for node in nodes]
+    await watch.says("alive", *nodes)
 
 
 async def operator_says(nc: Client, node: str, verb: str) -> int:
