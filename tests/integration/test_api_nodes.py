@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from api.node_models import NodeAnswer, NodesAnswer
 from events.codec import encode_fact
 from events.envelope import FactEvent
+from projections.judging import Outlook
 from tests.support.facts import any_event
 from tests.support.fleet import Fleet, fleet, ids
 
@@ -48,6 +50,26 @@ async def test_a_node_is_found_by_its_id_whatever_is_in_it(served: Fleet) -> Non
         assert (await served.get(f"{_path(node)}/capacity")).json["id"] == node
         timeline = await served.get(f"{_path(node)}/timeline")
         assert {item["cause_seq"] for item in timeline.json["items"]} == {version}
+
+
+async def test_a_node_that_missed_a_beat_says_when_it_is_expected_to_be_lost(tmp_path: Path) -> None:
+    at = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    late = Outlook(True, at, silent_s=20.0, grace_s=30.0, mode="watching", reason="")
+    with fleet(tmp_path, outlook={"late": late, "well": late._replace(is_suspect=False)}.get) as served:
+        for node in ("late", "well", "new"):
+            served.registered(node)
+        items = {item["id"]: item for item in (await served.get("/nodes")).json["items"]}
+        served.said("liveness", "late", "lost", silent_s=30.0, grace_s=30.0)
+        lost = (await served.get("/nodes/late")).json
+
+    assert {node: item["suspect"] for node, item in items.items()} == {
+        "late": True,
+        "well": False,
+        "new": False,
+    }
+    assert items["late"]["expected_lost_at"] == "2026-05-01T12:00:00Z"
+    assert items["well"]["expected_lost_at"] is None
+    assert (lost["liveness"], lost["suspect"], lost["expected_lost_at"]) == ("lost", False, None)
 
 
 async def test_a_slash_in_an_id_is_told_from_one_between_segments(served: Fleet) -> None:

@@ -12,6 +12,7 @@ from fleetfold.addresses import host_and_port, is_loopback
 from fleetfold.settings import ENV_PREFIX, leaves
 from fleetfold.settings_sources import load
 from fleetfold.settings_table import settings_table, shown
+from projections.silence import LivenessRules, Pace
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,37 @@ def test_a_grace_below_three_intervals_is_refused_naming_both_numbers(
         match=r"grace of 30 s is shorter than 3 × the interval of 20 s.*60 s or more.*10 s or less",
     ):
         load()
+
+
+@pytest.mark.parametrize(
+    ("pool", "told"),
+    [
+        ('{"interval_s": 60}', r"pool 'edge': a grace of 30 s is shorter than 3 × the interval of 60 s"),
+        ('{"grace_s": 29}', r"pool 'edge': a grace of 29 s is shorter than 3 × the interval of 10 s"),
+        ('{"interval": 5}', r"FLEETFOLD_LIVENESS__POOLS: Extra inputs are not permitted"),
+        ("{", r"FLEETFOLD_LIVENESS__POOLS is not JSON"),
+    ],
+)
+def test_a_pool_keeps_the_same_rule(pool: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETFOLD_LIVENESS__POOLS", f'{{"edge": {pool}}}')
+
+    with pytest.raises(SettingsError, match=told):
+        load()
+
+
+def test_what_is_set_about_liveness_is_what_the_evaluator_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("fleetfold.toml").write_text(
+        "[liveness]\ninterval_s = 0.2\ngrace_s = 0.6\n[liveness.pools.edge]\ngrace_s = 60\n"
+    )
+    monkeypatch.setenv("FLEETFOLD_LIVENESS__ZONE_SHARE", "0.8")
+    monkeypatch.setenv("FLEETFOLD_LIVENESS__PROBE", "true")
+
+    loaded = load()
+
+    assert loaded.settings.liveness.rules() == LivenessRules(
+        interval_s=0.2, grace_s=0.6, pools={"edge": Pace(0.2, 60.0)}, zone_share=0.8, probe=True
+    )
+    assert loaded.origins["liveness.pools"] == "fleetfold.toml"
 
 
 @pytest.mark.parametrize("http", ["0.0.0.0:8470", "[::]:8470", "inventory.example:8470", "192.0.2.7:80"])
