@@ -60,7 +60,7 @@ async def test_a_zone_that_goes_silent_is_one_fact_and_so_is_its_return(
 async def test_after_the_hold_the_single_verdicts_follow_even_over_a_restart(
     broker: AnyBroker, tmp_path: Path
 ) -> None:
-    rules = replace(RULES, zone_hold_s=4.0)
+    rules = replace(RULES, zone_hold_s=10.0)
     async with fleet_log(broker.url), agents(broker.url) as crowd:
         async with watching(broker.url, tmp_path / FILE, rules=rules) as watch:
             await all_alive(crowd, watch, ZONES["z1"], zone="z1")
