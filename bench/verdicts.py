@@ -5,7 +5,7 @@ killed at once, as by a power cut: the latency of a verdict is the time of `lost
 last heartbeat, minus 3 × interval. Then the broker is killed for a while, and the service after it: nobody of
 the living half may be called lost.
 
-    python -m bench.verdicts [--nodes 20000] [--interval 10] [--outage 60] [--stop 60]
+    python -m bench.verdicts [--nodes 20000] [--interval 10] [--outage 40] [--stop 40]
 """
 
 from __future__ import annotations

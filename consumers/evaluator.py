@@ -96,8 +96,8 @@ class Evaluator:
     def status(self) -> EvaluatorStatus:
         """Return how it is now; costs microseconds."""
         counts = self._judge.counts
-        if self._failure:
-            return EvaluatorStatus("degraded", self._failure, counts)
+        if self._failure or self._judge.failure:
+            return EvaluatorStatus("degraded", self._failure or self._judge.failure, counts)
         if not self._thread.is_alive():
             return EvaluatorStatus(OFF, "the evaluator does not run", counts)
         mode, reason = self._picture.watch.mode(time.monotonic())

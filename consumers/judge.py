@@ -53,6 +53,11 @@ class Judge:
         """How often what was said since the evaluator began."""
         return self._verdicts.counts + self._questions.counts
 
+    @property
+    def failure(self) -> str:
+        """Why the log did not take what was said last; "" where it did."""
+        return self._verdicts.failure
+
     async def begin(self, nc: Client, picture: Picture) -> None:
         """Judge over another connection, or another picture, from now on."""
         await self.end()
@@ -80,7 +85,10 @@ class Judge:
             picture.roster, now=now, folded=picture.folded, facts_known_until=picture.watch.facts_known_until
         )
         due = await self._due(nc, picture, now=now)
-        if due is not None and (len(alive) or len(due.numbers)):
+        if due is not None and not len(alive) and not len(due.numbers):
+            if not self._appending:
+                self._verdicts.failure = ""  # nothing is owed to the log any more
+        elif due is not None:
             folded = picture.beats.seq
             self._append(self._verdicts.append(nc, picture, alive, due, now=now, folded=folded))
 

@@ -56,6 +56,8 @@ class Verdicts:
 
     def __init__(self, projection: Projection) -> None:
         self.counts: Counter[str] = Counter()
+        self.failure = ""
+        """Why the log did not take the last verdicts; "" where it did."""
         self._projection = projection
         self._run, self._nth = uuid4().hex[:12], count(1)
         self._at_once = MAX_BATCH
@@ -85,7 +87,7 @@ class Verdicts:
             return await self._append(nc, picture, alive, due, now=now)
         except (BrokerUnavailableError, NotAnsweredError, RefusedError) as err:
             # Whether they are stored shows when the log is read; if not, they are judged anew.
-            return _failed(err, len(numbers))
+            return self._failed(err)
         finally:
             waits_for[numbers] = np.where(waits_for[numbers] == IN_FLIGHT, 0, waits_for[numbers])
 
@@ -118,7 +120,7 @@ class Verdicts:
             self._at_once = max(SMALLEST_BATCH, self._at_once // 4)
             roster.waits_for[numbers] = self._seen_by(picture, numbers, err)
             return False
-        self._at_once = min(MAX_BATCH, self._at_once * 2)
+        self._at_once, self.failure = min(MAX_BATCH, self._at_once * 2), ""
         roster.again_at[numbers] = now + roster.grace_s[numbers]
         self.counts["alive"] += len(alive)
         self.counts["lost"] += len(due.numbers)
@@ -143,11 +145,18 @@ class Verdicts:
             waits_for = book.unread[found.zone] = err.found or 0
             return False
         except (BrokerUnavailableError, RefusedError) as err:
-            return _failed(err, 1)
+            return self._failed(err)
         finally:
             book.waits_for[found.zone] = waits_for
+        self.failure = ""
         self.counts["zone_silent" if is_silent else "zone_recovered"] += 1
         return True
+
+    def _failed(self, err: FleetfoldError) -> bool:
+        if str(err) != self.failure:
+            log.warning("verdicts are not stored", extra={"why": str(err), "code": err.code})
+        self.failure = str(err)
+        return False
 
     def _alive(self, picture: Picture, numbers: Int64s, *, now: float) -> Iterator[FactEvent]:
         boots, _ = self._projection.beat_texts(numbers, openings=picture.openings)
@@ -244,11 +253,6 @@ class Verdicts:
                 if node_id == err.about:
                     picture.roster.version[number] = max(int(picture.roster.version[number]), found)
         return found
-
-
-def _failed(err: FleetfoldError, verdicts: int) -> bool:
-    log.warning("verdicts not appended: %s", err, extra={"code": err.code, "verdicts": verdicts})
-    return False
 
 
 def _lost_rule(silent_s: float, grace_s: float, passed_s: float, *, has_beat: bool) -> str:

@@ -223,6 +223,30 @@ async def test_the_last_heartbeats_are_asked_for_all_at_once(broker: AnyBroker) 
 
 
 @on_a_loop
+async def test_a_verdict_that_the_log_does_not_take_is_shown_and_said_when_it_does(
+    broker: AnyBroker, tmp_path: Path
+) -> None:
+    async with (
+        fleet_log(broker.url) as nc,
+        agents(broker.url) as crowd,
+        watching(broker.url, tmp_path / FILE) as watch,
+    ):
+        await all_alive(crowd, watch, FLEET)
+        info = await js_api(nc, "STREAM.INFO.FLEET")
+        full = {**info["config"], "max_msgs": info["state"]["messages"]}
+        await js_api(nc, "STREAM.UPDATE.FLEET", full)
+        crowd.beating.remove(NodeId("n0"))
+        await shown(lambda: "maximum messages" in watch.evaluator.status().reason)
+        mode, liveness = watch.evaluator.mode(), watch.liveness("n0")
+        await js_api(nc, "STREAM.UPDATE.FLEET", info["config"])
+        await watch.says("lost", "n0")
+        await shown(lambda: watch.evaluator.mode() == "watching")
+
+        assert (mode, liveness) == ("degraded", "alive")
+        assert watch.count() == {"alive": len(FLEET), "lost": 1}
+
+
+@on_a_loop
 async def test_a_restart_loses_who_was_silent_before_it_and_nobody_else(
     broker: AnyBroker, tmp_path: Path
 ) -> None:
