@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from events.errors import StoreError
 from events.ids import NodeId
 from events.log import Batch, Cursor, Int64s
+from events.moments import from_us
 from events.streams import BEATS_NAME, FLEET_NAME
 from projections.beat_batch import fold_beat_batch
 from projections.beat_tables import forget_beats, write_beats, write_node_numbers, write_samples
@@ -41,8 +42,6 @@ TRIM_EVERY = timedelta(seconds=10)
 
 BEHIND = 100_000
 # Records: several seconds of folding, in which nobody sees the present anyway.
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +311,6 @@ class Projection:
         if now_us - self._trimmed_at_us < TRIM_EVERY // timedelta(microseconds=1):
             return
         self._trimmed_at_us = now_us
-        before = _EPOCH + timedelta(microseconds=now_us) - self._settings.usage_kept
+        before = from_us(now_us) - self._settings.usage_kept
         with self._store.transaction() as transaction:
             forget_beats(transaction, before=before)
