@@ -14,22 +14,20 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from consumers.ending import end
 from consumers.questions import Questions
 from consumers.verdicts import Verdicts
 from events.errors import StoreError
-from projections import judging
-from projections.judging import Due
-from projections.zones import ZoneFinding, gone_silent, speaking_again
+from projections.rounds import next_round
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from consumers.picture import Picture
     from events.log import Int64s
+    from projections.judging import Due
     from projections.projection import Projection
+    from projections.zones import ZoneFinding
 
 log = logging.getLogger(__name__)
 
@@ -77,41 +75,25 @@ class Judge:
         self._take_results()
         if len(self._appending) >= AT_ONCE or now < self._again_at:
             return
-        for found in speaking_again(picture.roster, now=now, states=picture.book.states):
-            if picture.book.is_free(found.zone, folded=picture.folded):
-                self._append(self._verdicts.append_zone(nc, picture, found, is_silent=False, now=now))
-                return
-        alive = judging.newly_alive(
-            picture.roster, now=now, folded=picture.folded, facts_known_until=picture.watch.facts_known_until
-        )
-        due = await self._due(nc, picture, now=now)
-        if due is not None and not len(alive) and not len(due.numbers):
-            if not self._appending:
-                self._verdicts.failure = ""  # nothing is owed to the log any more
-        elif due is not None:
+        said = next_round(picture.roster, picture.watch, picture.book, now=now, folded=picture.folded)
+        if said.recovered is not None:
+            found = said.recovered
+            self._append(self._verdicts.append_zone(nc, picture, found, is_silent=False, now=now))
+        elif said.silent is not None:
+            picture.book.begin_hold(said.silent.zone, now=now)
+            self._append(self._tell_silent(nc, picture, said.silent, now=now))
+        else:
+            due = said.due
+            if picture.roster.rules.probe and len(due.numbers):
+                due = await self._questions.probed(picture, due, now=now)
+            self._judge(nc, picture, said.alive, due, now=now)
+
+    def _judge(self, nc: Client, picture: Picture, alive: Int64s, due: Due, *, now: float) -> None:
+        if len(alive) or len(due.numbers):
             folded = picture.beats.seq
             self._append(self._verdicts.append(nc, picture, alive, due, now=now, folded=folded))
-
-    async def _due(self, nc: Client, picture: Picture, *, now: float) -> Due | None:
-        """Return who has to be called lost; None where a zone comes first, which is being told."""
-        due = judging.due(picture.roster, picture.watch, now=now, folded=picture.folded)
-        if not picture.watch.may_judge(now):
-            return due.only(due.numbers < 0)
-        for found in self._silent(picture, due.numbers):
-            picture.book.begin_hold(found.zone, now=now)
-            self._append(self._tell_silent(nc, picture, found, now=now))
-            return None
-        due = due.only(~np.isin(picture.roster.zone[due.numbers], _held_zones(picture, now=now)))
-        if picture.roster.rules.probe and len(due.numbers):
-            return await self._questions.probed(picture, due, now=now)
-        return due
-
-    def _silent(self, picture: Picture, due: Int64s) -> list[ZoneFinding]:
-        if not len(due):
-            return []
-        watch = picture.watch
-        found = gone_silent(picture.roster, due, until=watch.horizon, gaps=watch.gaps, book=picture.book)
-        return [one for one in found if picture.book.is_free(one.zone, folded=picture.folded)]
+        elif not self._appending:
+            self._verdicts.failure = ""  # nothing is owed to the log any more
 
     async def _tell_silent(self, nc: Client, picture: Picture, found: ZoneFinding, *, now: float) -> bool:
         is_told = await self._verdicts.append_zone(nc, picture, found, is_silent=True, now=now)
@@ -138,13 +120,3 @@ class Judge:
             self._appended()
 
         self._appending.add(asyncio.create_task(run()))
-
-
-def _held_zones(picture: Picture, *, now: float) -> list[int]:
-    """Return the zones in which nobody is called lost now."""
-    roster, book = picture.roster, picture.book
-    return [
-        roster.zone_number(zone)
-        for zone in book.mentioned
-        if book.held_until(zone) > now or not book.is_free(zone, folded=picture.folded)
-    ]

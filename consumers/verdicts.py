@@ -1,4 +1,4 @@
-"""Verdicts on their way into the log: with evidence, and under the version that was judged (floor 3).
+"""Verdicts on their way into the log, each under the version that was judged (floor 3).
 
 A verdict is appended only if its node is still as it was judged. So several evaluators, or one that is told
 "no answer" and judges again, never say a thing twice: the second is refused and reads what the first said.
@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import numpy as np
 
 from consumers.last_beats import LastBeats
 from consumers.stream_api import NotAnsweredError
+from consumers.verdict_events import VerdictEvents
 from events.append import MAX_BATCH, append, append_all
-from events.envelope import FactEvent, new_event
 from events.errors import BrokerUnavailableError, ConflictError, FleetfoldError, RefusedError
-from events.facts import Alive, Lost, ZoneRecovered, ZoneSilent
-from events.ids import NodeId, Zone
-from events.moments import from_us
 from projections.judging import Due
-from projections.roster import Word
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -36,19 +29,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SOURCE = "/liveness"
 SMALLEST_BATCH = 10
 # After conflicts, a batch shrinks to so many: one node that others write about all the time must not keep
 # hundreds from their verdict.
 
 IN_FLIGHT = 2**62
 # A position that is never reached.
-
-_ALIVE_RULES = {
-    Word.NOBODY: "it was heard before it registered",
-    Word.PENDING: "its first heartbeat of this boot was received",
-    Word.LOST: "it was heard again after it was lost",
-}
 
 
 class Verdicts:
@@ -59,7 +45,7 @@ class Verdicts:
         self.failure = ""
         """Why the log did not take the last verdicts; "" where it did."""
         self._projection = projection
-        self._run, self._nth = uuid4().hex[:12], count(1)
+        self._events = VerdictEvents(projection)
         self._at_once = MAX_BATCH
         self._last_beats = LastBeats()
 
@@ -108,7 +94,7 @@ class Verdicts:
         numbers, roster = np.concatenate([alive, due.numbers]), picture.roster
         if not len(numbers):
             return True
-        events = [*self._alive(picture, alive, now=now), *self._lost(picture, due, now=now)]
+        events = [*self._events.alive(picture, alive, now=now), *self._events.lost(picture, due, now=now)]
         expect: dict[str, int] = {
             event.about: version
             for event, version in zip(events, roster.version[numbers].tolist(), strict=True)
@@ -131,11 +117,8 @@ class Verdicts:
     ) -> bool:
         """Append that a zone went silent, or speaks again; say whether the log took it."""
         book, version = picture.book, picture.book.version(found.zone)
-        event = self._event(
-            self._silent(picture, found, now=now) if is_silent else self._recovered(found),
-            Zone(found.zone),
-            picture.watch.broker_time(now),
-        )
+        about = self._events.silent if is_silent else self._events.recovered
+        event = about(picture, found, now=now)
         book.waits_for[found.zone] = IN_FLIGHT
         waits_for = 0
         try:
@@ -158,90 +141,6 @@ class Verdicts:
         self.failure = str(err)
         return False
 
-    def _alive(self, picture: Picture, numbers: Int64s, *, now: float) -> Iterator[FactEvent]:
-        boots, _ = self._projection.beat_texts(numbers, openings=picture.openings)
-        roster, at_s = picture.roster, picture.watch.broker_time(now)
-        rows = zip(
-            self._projection.node_ids(numbers, openings=picture.openings),
-            boots,
-            roster.word[numbers].tolist(),
-            roster.beat_seq[numbers].tolist(),
-            picture.heard_us[numbers].tolist(),
-            strict=True,
-        )
-        for node_id, boot_id, word, beat_seq, heard_us in rows:
-            said = Alive(
-                boot_id=boot_id or "",
-                last_heartbeat_at=from_us(heard_us),
-                beat_seq=beat_seq,
-                rule=_ALIVE_RULES[Word(word)],
-            )
-            yield self._event(said, node_id, at_s)
-
-    def _lost(self, picture: Picture, due: Due, *, now: float) -> Iterator[FactEvent]:
-        numbers = due.numbers
-        boots, _ = self._projection.beat_texts(numbers, openings=picture.openings)
-        roster, watch = picture.roster, picture.watch
-        at_s = watch.broker_time(now)
-        rows = zip(
-            numbers.tolist(),
-            self._projection.node_ids(numbers, openings=picture.openings),
-            due.silent_s.tolist(),
-            roster.grace_s[numbers].tolist(),
-            (watch.until(now) - roster.heard[numbers]).tolist(),
-            boots,
-            strict=True,
-        )
-        for number, node_id, silent_s, grace_s, passed_s, beat_boot in rows:
-            has_beat = bool(roster.beat_seq[number])
-            boot_id = beat_boot if roster.boot[number] == roster.beat_boot[number] else None
-            if boot_id is None and roster.boot[number]:
-                state = self._projection.node(node_id)
-                boot_id = state.boot_id if state is not None else None
-            deadline_s = watch.broker_time(watch.until(now) - silent_s + grace_s)
-            said = Lost(
-                boot_id=boot_id or "",
-                last_heartbeat_at=from_us(int(picture.heard_us[number])) if has_beat else None,
-                beat_seq=int(roster.beat_seq[number]) if has_beat else None,
-                rule=_lost_rule(silent_s, grace_s, passed_s, has_beat=has_beat),
-                silent_s=round(silent_s, 3),
-                grace_s=grace_s,
-                deadline_at=from_us(int(deadline_s * 1_000_000)),
-            )
-            yield self._event(said, node_id, at_s)
-
-    def _silent(self, picture: Picture, found: ZoneFinding, *, now: float) -> ZoneSilent:
-        rules = picture.roster.rules
-        held_until_s = picture.watch.broker_time(now + rules.zone_hold_s)
-        return ZoneSilent(
-            count=found.count,
-            members=found.members,
-            rule=(
-                f"{found.count} of {found.members} nodes that were alive missed a beat together: from "
-                f"{rules.zone_min} nodes and a share of {rules.zone_share:g} on a zone is silent, and single "
-                f"verdicts are held for {rules.zone_hold_s:g} s"
-            ),
-            held_until=from_us(int(held_until_s * 1_000_000)),
-        )
-
-    def _recovered(self, found: ZoneFinding) -> ZoneRecovered:
-        return ZoneRecovered(
-            count=found.count,
-            members=found.members,
-            rule="at least half of the nodes that went silent together speak again",
-        )
-
-    def _event(
-        self, said: Alive | Lost | ZoneSilent | ZoneRecovered, about: NodeId | Zone, at_s: float
-    ) -> FactEvent:
-        return new_event(
-            said,
-            about=about,
-            source=SOURCE,
-            event_id=f"liveness/{self._run}/{next(self._nth)}",
-            time=from_us(int(at_s * 1_000_000)),
-        )
-
     def _seen_by(self, picture: Picture, numbers: Int64s, err: ConflictError) -> int:
         """Return which position in FLEET shows what was in the way of a batch."""
         found = err.found or 0
@@ -253,10 +152,3 @@ class Verdicts:
                 if node_id == err.about:
                     picture.roster.version[number] = max(int(picture.roster.version[number]), found)
         return found
-
-
-def _lost_rule(silent_s: float, grace_s: float, passed_s: float, *, has_beat: bool) -> str:
-    said = "silent since its last heartbeat" if has_beat else "registered and never heard"
-    unwatched_s = passed_s - silent_s
-    told = f"{said} for {silent_s:.1f} s that were watched, allowed are {grace_s:g} s"
-    return f"{told}; {unwatched_s:.1f} s more do not count" if unwatched_s >= 0.05 else told
