@@ -169,6 +169,7 @@ class Change(Shape):
     cause_seq: int = Field(description="the fact's position in FLEET")
     actor: str
     reason: str
+    damped: bool = Field(description="nobody was told, since the node was flapping")
 
 
 class TimelineAnswer(Page):

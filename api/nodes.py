@@ -191,6 +191,7 @@ def _change(change: Change) -> dict[str, object]:
         "cause_seq": change.cause_seq,
         "actor": change.actor,
         "reason": change.reason,
+        "damped": change.damped,
     }
 
 

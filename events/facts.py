@@ -243,6 +243,18 @@ class Lost(FactData):
     deadline_at: Time | None = None
 
 
+class Settled(FactData):
+    """A flapping node was judged steady again: alive or lost for `quiet_s` after `last_flip_seq`.
+
+    It settles nothing where the node flipped again since.
+    """
+
+    boot_id: str = ""
+    last_flip_seq: Count
+    quiet_s: Seconds
+    rule: str = ""
+
+
 class ZoneSilent(FactData):
     """`count` of a zone's `members` went silent together; the single verdicts are held until `held_until`."""
 

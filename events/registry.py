@@ -101,6 +101,7 @@ TYPES: tuple[FactType, ...] = (
     FactType("platform", "released", facts.Released),
     FactType("liveness", "alive", facts.Alive),
     FactType("liveness", "lost", facts.Lost),
+    FactType("liveness", "settled", facts.Settled),
     FactType("zone", "silent", facts.ZoneSilent),
     FactType("zone", "recovered", facts.ZoneRecovered),
 )

@@ -3,7 +3,7 @@
 fleet.v1.agent.<node>.<verb>      registered, leaving                   stream FLEET
 fleet.v1.operator.<node>.<verb>   what people decide                    stream FLEET
 fleet.v1.platform.<node>.<verb>   allocated, released                   stream FLEET
-fleet.v1.liveness.<node>.<verb>   alive, lost                           stream FLEET
+fleet.v1.liveness.<node>.<verb>   alive, lost, settled                  stream FLEET
 fleet.v1.zone.<zone>.<verb>       silent, recovered                     stream FLEET
 fleet.v1.beat.<node>              heartbeats                            stream BEATS
 fleet.v1.node.<node>.<kind>.<detail>   announcements                    stream CHANGES

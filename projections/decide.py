@@ -6,17 +6,22 @@ A function of the states before and after and of the fact, to the byte: so a reb
     identity.registered|rebooted|replaced|conflict   who the node is
     lifecycle.retired|restored                       its tombstone
     state.<word>                                     the one word changed, or the liveness behind it
+    state.flapping|settled                           it flips too often to be told each time, or no more
     schedulable.changed                              the word stayed, whether work may come did not
     intent.changed                                   holds came or went
     location.changed, address.changed, labels.changed
     capacity.changed                                 numbers of some resources, those named only
     capacity.deficit                                 more is allocated than is allocatable, said once
 
+While a node flaps (`projections.flapping`), what verdicts and reports make of its state is *damped*: told in
+its history and to nobody else. What people decide is announced all the same.
+
 A first registration tells who and what the node is and what it can hold, not its labels and addresses.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -34,6 +39,11 @@ MEMO = 4096
 # How many texts are kept that many nodes share: words for a state, numbers of a machine type.
 
 NOTHING = "null"
+
+_FLIPPING = frozenset({"agent", "liveness"})
+_DAMPED = frozenset({"state", "schedulable"})
+_TOLD = frozenset({"flapping", "settled"})
+# Whose facts make a flapping node flip, what of them is damped then, and what of that is told all the same.
 Found = list[tuple[str, str, str, str]]
 """Kind, detail, and before and after as JSON texts."""
 
@@ -74,14 +84,21 @@ def announced(before: Seen | None, after: Seen, fact: Recorded) -> tuple[Announc
         _capacity(found, had, has)
     if not found:
         return ()
+    is_damped = state.flapping_since is not None and fact.owner in _FLIPPING
     at, node_id, seq = state.changed_at, state.node_id, fact.seq
     actor, reason = said_by(fact)
     return tuple(
         [
-            made(AnnouncementRow, (seq, n, at, node_id, kind, detail, was, now, actor, reason))
+            made(
+                AnnouncementRow,
+                (
+                    seq, n, at, node_id, kind, detail, was, now, actor, reason,
+                    is_damped and kind in _DAMPED and detail not in _TOLD,
+                ),
+            )
             for n, (kind, detail, was, now) in enumerate(found)
         ]
-    )
+    )  # fmt: skip
 
 
 def said_by(fact: Recorded) -> tuple[str, str]:
@@ -128,6 +145,8 @@ def _identity(found: Found, old: NodeState, new: NodeState) -> None:
 def _standing(found: Found, before: Seen, after: Seen) -> None:
     old, was = before.state, before.derived
     new, now = after.state, after.derived
+    if old.flips is not new.flips:
+        _flapping(found, before, after)
     if old.lifecycle != new.lifecycle:
         detail = "restored" if new.lifecycle == "active" else "retired"
         found.append(("lifecycle", detail, _lifecycle(old), _lifecycle(new)))
@@ -140,6 +159,17 @@ def _standing(found: Found, before: Seen, after: Seen) -> None:
         had, has = _intent(old, was), _intent(new, now)
         if had != has:
             found.append(("intent", "changed", had, has))
+
+
+def _flapping(found: Found, before: Seen, after: Seen) -> None:
+    """Say that it begins, with the state it has then; or that it is over, with the state it had till then."""
+    old, new = before.state.flapping_since, after.state.flapping_since
+    if old is None and new is not None:
+        now = after.derived
+        found.append(("state", "flapping", _steady(before.derived), _unsteady(now, new)))
+    elif old is not None and new is None:
+        was = before.derived
+        found.append(("state", "settled", _unsteady(was, old), _steady(was)))
 
 
 def _places(found: Found, old: NodeState, new: NodeState) -> None:
@@ -225,6 +255,14 @@ def _word(derived: Derived) -> str:
             "reasons": derived.reasons,
         }
     )
+
+
+def _unsteady(derived: Derived, since: datetime) -> str:
+    return f'{_word(derived)[:-1]},"flapping_since":{orjson.dumps(since, option=orjson.OPT_UTC_Z).decode()}}}'
+
+
+def _steady(derived: Derived) -> str:
+    return f'{_word(derived)[:-1]},"flapping_since":null}}'
 
 
 def _boot(state: NodeState) -> str:

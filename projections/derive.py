@@ -22,6 +22,7 @@ UNREGISTERED = "unregistered"
 IDENTITY_CONFLICT = "identity_conflict"
 LEAVING = "leaving"
 WARMING = "warming"
+FLAPPING = "flapping"
 DEVICE_UNHEALTHY = "device_unhealthy"
 FOREIGN_ALLOCATIONS = "allocations_of_previous_incarnation"
 REPORT_WARNINGS = "report_warnings"
@@ -105,6 +106,8 @@ def _conditions(state: NodeState, resources: tuple[ResourceCapacity, ...] | None
         conditions.append(LEAVING)
     if state.gates:
         conditions.append(WARMING)
+    if state.flips is not None and state.flips.since is not None:
+        conditions.append(FLAPPING)
     if state.devices and any(device.healthy is False for device in state.devices):
         conditions.append(DEVICE_UNHEALTHY)
     if state.warnings:

@@ -11,7 +11,7 @@ from typing import Any
 
 from events import facts
 from events.codec import Recorded
-from projections import evolve_agent, evolve_liveness, evolve_operator, evolve_platform
+from projections import evolve_agent, evolve_liveness, evolve_operator, evolve_platform, flapping
 from projections.effect import unchanged
 from projections.state import NodeState
 
@@ -36,6 +36,7 @@ _FOLDS: dict[type[facts.FactData | None], Fold] = {
     facts.Released: evolve_platform.released,
     facts.Alive: evolve_liveness.alive,
     facts.Lost: evolve_liveness.lost,
+    facts.Settled: evolve_liveness.settled,
 }
 
 
@@ -46,5 +47,6 @@ def evolve(state: NodeState | None, fact: Recorded) -> NodeState | None:
     """
     fold = _FOLDS.get(type(fact.data))
     if fold is not None and fact.node_id is not None:
-        return fold(state, fact, fact.data)
+        after = fold(state, fact, fact.data)
+        return after if state is None or after is None else flapping.counted(state, after)
     return None if state is None else unchanged(state, fact)

@@ -1,4 +1,4 @@
-"""How verdicts on silence fold (floor 2, pure). They write `verdict` and nothing else.
+"""How verdicts on silence fold (floor 2, pure). They write `verdict` alone; `settled` ends a count of flips.
 
 A verdict is about one boot. One about another boot than the node's, or about a retired node, changes nothing.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from events.codec import Recorded
-from events.facts import Alive, Lost
+from events.facts import Alive, Lost, Settled
 from projections.effect import effective_at, provisional, unchanged
 from projections.parts import Verdict, made
 from projections.state import NodeState
@@ -26,6 +26,16 @@ def alive(state: NodeState | None, fact: Recorded, data: Alive) -> NodeState:
 def lost(state: NodeState | None, fact: Recorded, data: Lost) -> NodeState | None:
     """Fold a verdict `lost`, which creates no node."""
     return None if state is None else _judged(state, fact, LOST, data.boot_id or None)
+
+
+def settled(state: NodeState | None, fact: Recorded, data: Settled) -> NodeState | None:
+    """Fold the verdict that a flapping node has settled; one that flipped again since goes on flapping."""
+    if state is None:
+        return None
+    flips = state.flips
+    if flips is None or flips.since is None or flips.last_seq != data.last_flip_seq:
+        return unchanged(state, fact)
+    return state._replace(version=fact.seq, changed_at=effective_at(state, fact), flips=None)
 
 
 def _judged(state: NodeState, fact: Recorded, word: str, about: str | None) -> NodeState:

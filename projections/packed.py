@@ -19,6 +19,7 @@ from projections.parts import (
     Declared,
     DeclaredResource,
     Device,
+    Flips,
     Hold,
     Leaving,
     Reported,
@@ -26,12 +27,12 @@ from projections.parts import (
     Verdict,
 )
 
-FORMAT = 1
+FORMAT = 2
 MEMO = 4096
 # Machines come in types: so many different resources are read and written once, and shared.
 
 _DATE = orjson.OPT_UTC_Z
-_NOTHING_RARE = ((), (), (), None, (), (), None, (), (), None, None, (), 0, 0, 0, 0)
+_NOTHING_RARE = ((), (), (), None, (), (), None, (), (), None, None, (), None, 0, 0, 0, 0)
 
 
 def pack_fields(fields: tuple[Any, ...]) -> bytes:
@@ -42,12 +43,12 @@ def pack_fields(fields: tuple[Any, ...]) -> bytes:
         first_registered_at, registered_at, boot_at, inventory_at, inventory_seq,
         hostname, display_name, addresses, region, zone, pool, role, architecture, agent, interval_s, labels,
         resources, devices, gates, dialect, warnings,
-        holds, retirement, declared, allocations, verdict,
+        holds, retirement, declared, allocations, verdict, flips,
         duplicates, reordered, identical, zombies,
     ) = fields  # fmt: skip
     rare = (
         previous_boots, previous_seqs, conflict, leaving, devices, gates, dialect, warnings,
-        holds, retirement, declared, allocations, duplicates, reordered, identical, zombies,
+        holds, retirement, declared, allocations, flips, duplicates, reordered, identical, zombies,
     )  # fmt: skip
     return orjson.dumps(
         (
@@ -89,7 +90,7 @@ def unpack_fields(packed: bytes) -> tuple[Any, ...]:
     boot_at = registered_at if boot == 0 else _time(boot)
     (
         previous_boots, previous_seqs, conflict, leaving, devices, gates, dialect, warnings,
-        holds, retirement, declared, allocations, duplicates, reordered, identical, zombies,
+        holds, retirement, declared, allocations, flips, duplicates, reordered, identical, zombies,
     ) = _NOTHING_RARE if rare == 0 else _unpack_rare(rare)  # fmt: skip
     if verdict:
         word, about, at, seq = verdict
@@ -108,7 +109,7 @@ def unpack_fields(packed: bytes) -> tuple[Any, ...]:
         AgentInfo(*agent) if agent else None, interval_s, labels,
         {name: _unpack_reported(reported) for name, reported in resources.items()} if resources else {},
         devices, gates, dialect, warnings,
-        holds, retirement, declared, allocations, verdict or None,
+        holds, retirement, declared, allocations, verdict or None, flips,
         duplicates, reordered, identical, zombies,
     )  # fmt: skip
 
@@ -156,7 +157,7 @@ def _reported(
 
 def _pack_rare(rare: tuple[Any, ...]) -> tuple[Any, ...]:
     boots, seqs, conflict, leaving, devices, gates, dialect, warnings, *rest = rare
-    holds, retirement, declared, allocations, *counters = rest
+    holds, retirement, declared, allocations, flips, *counters = rest
     return (
         boots, seqs, conflict,
         leaving and tuple(leaving),
@@ -169,6 +170,7 @@ def _pack_rare(rare: tuple[Any, ...]) -> tuple[Any, ...]:
             (workload, {name: str(amount) for name, amount in amounts.items()}, since, incarnation)
             for workload, amounts, since, incarnation in allocations
         ],
+        flips and tuple(flips),
         *counters,
     )  # fmt: skip
 
@@ -180,7 +182,7 @@ def _pack_declared(declared: Declared) -> tuple[Any, ...]:
 
 def _unpack_rare(packed: list[Any]) -> tuple[Any, ...]:
     boots, seqs, conflict, leaving, devices, gates, dialect, warnings, *rest = packed
-    holds, retirement, declared, allocations, *counters = rest
+    holds, retirement, declared, allocations, flips, *counters = rest
     return (
         tuple(boots), tuple(seqs), tuple(conflict),
         leaving and Leaving(leaving[0], _time(leaving[1]), datetime.fromisoformat(leaving[2])),
@@ -204,6 +206,7 @@ def _unpack_rare(packed: list[Any]) -> tuple[Any, ...]:
             )
             for workload, amounts, since, incarnation in allocations
         ),
+        flips and Flips(tuple([datetime.fromisoformat(at) for at in flips[0]]), flips[1], _time(flips[2])),
         *counters,
     )  # fmt: skip
 

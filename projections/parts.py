@@ -110,6 +110,18 @@ class Allocation(NamedTuple):
     incarnation: int
 
 
+class Flips(NamedTuple):
+    """How often the node became lost or came back of late: what `projections.flapping` counts.
+
+    `times` are those of the last flips, oldest first; once it flaps, of the last one alone. `last_seq` is the
+    fact that made the last one, `since` when it began to flap, None while it does not.
+    """
+
+    times: tuple[datetime, ...]
+    last_seq: int
+    since: datetime | None = None
+
+
 class Verdict(NamedTuple):
     """The evaluator's last word, `alive` or `lost`, about one boot; None where it named none."""
 

@@ -45,7 +45,9 @@ NODES_AT = """
     LIMIT $limit
 """
 TIMELINE = """
-    SELECT seq, epoch_us("at") AS at_us, node_id, kind, detail, "before", "after", cause_seq, n, actor, reason
+    SELECT
+        seq, epoch_us("at") AS at_us, node_id, kind, detail, "before", "after", cause_seq, n, actor, reason,
+        damped
     FROM main.announcement
     WHERE node_id = $node_id AND seq < $before
     ORDER BY seq DESC
@@ -83,7 +85,10 @@ class NodeBand(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One announcement; `before` and `after` are JSON. `seq` counts them, (`cause_seq`, `n`) names it."""
+    """One announcement; `before` and `after` are JSON. `seq` counts them, (`cause_seq`, `n`) names it.
+
+    One that is `damped` nobody was told, since the node was flapping.
+    """
 
     seq: int
     at: datetime
@@ -96,6 +101,7 @@ class Change(NamedTuple):
     n: int
     actor: str
     reason: str
+    damped: bool
 
 
 def node_at(cursor: duckdb.DuckDBPyConnection, node_id: NodeId, at: datetime) -> NodeBand | None:

@@ -100,6 +100,17 @@ class CapacityHistoryRow(NamedTuple):
     cause_seq: int
 
 
+class LabelHistoryRow(NamedTuple):
+    """The beginning of a band of one effective label; value and `owner` are None once it is gone."""
+
+    node_id: NodeId
+    key: str
+    value: str | None
+    owner: str | None
+    valid_from: datetime
+    cause_seq: int
+
+
 class DeviceRow(NamedTuple):
     """One device that a node reports. `healthy` is None where the node does not say."""
 
@@ -152,7 +163,10 @@ class QuarantineRow(NamedTuple):
 
 
 class AnnouncementRow(NamedTuple):
-    """The n-th announcement of the fact `cause_seq`, from 0; `before` and `after` are JSON text."""
+    """The n-th announcement of the fact `cause_seq`, from 0; `before` and `after` are JSON text.
+
+    One that is `damped` is part of the node's history and is told to nobody.
+    """
 
     cause_seq: int
     n: int
@@ -164,3 +178,4 @@ class AnnouncementRow(NamedTuple):
     after: str
     actor: str
     reason: str
+    damped: bool = False

@@ -17,6 +17,7 @@ from projections.parts import (
     Allocation,
     Declared,
     Device,
+    Flips,
     Hold,
     Leaving,
     Reported,
@@ -85,6 +86,8 @@ class NodeState(NamedTuple):
     allocations: tuple[Allocation, ...] = ()
     # liveness
     verdict: Verdict | None = None
+    # what the fold itself counts of verdicts
+    flips: Flips | None = None
     # counters of what changed nothing
     duplicates: int = 0
     reordered: int = 0
@@ -136,6 +139,11 @@ class NodeState(NamedTuple):
         if self.retirement is not None and verdict.seq < self.retirement.restored_seq:
             return None
         return verdict
+
+    @property
+    def flapping_since(self) -> datetime | None:
+        """Since when the node has been flapping, None while it does not."""
+        return None if self.flips is None else self.flips.since
 
     @property
     def standing_holds(self) -> tuple[Hold, ...]:
@@ -203,6 +211,6 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "operator": ("holds", "retirement", "declared"),
     "platform": ("allocations",),
     "liveness": ("verdict",),
-    "log": ("node_id", "version", "changed_at", "duplicates", "reordered", "identical", "zombies"),
+    "log": ("node_id", "version", "changed_at", "flips", "duplicates", "reordered", "identical", "zombies"),
 }
 """Who writes which field. `log` is what folding itself writes, whoever wrote the fact."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 
 AMOUNT = "DECIMAL(38, 9)"
 """Exact for every amount that the log may hold: below 10^28, with nine places."""
@@ -186,6 +186,17 @@ CAPACITY_HISTORY = Table(
         "cause_seq": "BIGINT",
     },
 )
+LABEL_HISTORY = Table(
+    "label_history",
+    {
+        "node_id": TEXT,
+        "key": TEXT,
+        "value": TEXT,
+        "owner": TEXT,
+        "valid_from": TIME,
+        "cause_seq": "BIGINT",
+    },
+)
 FACT = Table(
     "fact",
     {
@@ -228,9 +239,13 @@ ANNOUNCEMENT = Table(
         "after": TEXT,
         "actor": TEXT,
         "reason": TEXT,
+        "damped": "BOOLEAN",
     },
 )
-"""`seq` counts the announcements of this log from 1: the order in which subscribers hear them."""
+"""`seq` counts the announcements of this log from 1: the order in which subscribers hear them.
+
+Those that are `damped`, since their node was flapping, are history alone: nobody hears them.
+"""
 
 TABLES = (
     META,
@@ -247,6 +262,7 @@ TABLES = (
     ALLOCATION,
     NODE_HISTORY,
     CAPACITY_HISTORY,
+    LABEL_HISTORY,
     FACT,
     QUARANTINE,
     ANNOUNCEMENT,

@@ -32,6 +32,14 @@ CAPACITY_HISTORY = """
     FROM main.capacity_history
 """
 
+LABELS_HISTORY = """
+    SELECT
+        node_id, "key", "value", owner, valid_from,
+        lead(valid_from) OVER (PARTITION BY node_id, "key" ORDER BY cause_seq) AS valid_to,
+        cause_seq
+    FROM main.label_history
+"""
+
 DEVICES = """
     SELECT node_id, device_id, kind, model, memory, healthy, reason, since
     FROM main.device
@@ -82,6 +90,7 @@ CHANGES = """
         seq, "at", node_id, kind, detail, "before"::JSON AS "before", "after"::JSON AS "after", cause_seq, n,
         actor, reason
     FROM main.announcement
+    WHERE NOT damped
 """
 
 QUARANTINE = """

@@ -28,6 +28,7 @@ from projections.view_sql import (
     DEVICES,
     FACTS,
     HEARTBEATS,
+    LABELS_HISTORY,
     NODE_HISTORY,
     NODES,
     QUARANTINE,
@@ -103,6 +104,19 @@ VIEWS = (
         "Bands of time in which the numbers of one resource of a node did not change",
         {**CAPACITY_BAND, **BAND, "cause_seq": CAUSE["cause_seq"]},
         CAPACITY_HISTORY,
+    ),
+    View(
+        "labels_history",
+        "Bands of time in which one label of a node did not change, neither its value nor who says it",
+        {
+            "node_id": NODE_ID,
+            "key": "key of the label",
+            "value": "its effective value: a declared one wins over a reported one; NULL: it was gone",
+            "owner": "who says it: agent (reported) or operator (declared); NULL: it was gone",
+            **BAND,
+            "cause_seq": CAUSE["cause_seq"],
+        },
+        LABELS_HISTORY,
     ),
     View(
         "devices",
@@ -195,7 +209,7 @@ VIEWS = (
         "changes",
         "What subscribers of CHANGES hear, in that order",
         {
-            "seq": "counts the announcements of this log, from 1",
+            "seq": "counts what was announced and what was damped of this log, from 1",
             "at": f"when it became so; {WRITTEN_AT}",
             "node_id": NODE_ID,
             "kind": "identity, lifecycle, state, schedulable, intent, location, address, labels or capacity",

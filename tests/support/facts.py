@@ -117,6 +117,12 @@ MEMBERS: dict[type[FactData], dict[str, st.SearchStrategy[Any]]] = {
     facts.Released: {**_decision, "workload": names},
     facts.Alive: _heard,
     facts.Lost: {**_heard, "silent_s": _seconds, "grace_s": _seconds, "deadline_at": _optional(times)},
+    facts.Settled: {
+        "boot_id": texts,
+        "last_flip_seq": counts,
+        "quiet_s": _seconds,
+        "rule": texts,
+    },
     facts.ZoneSilent: {
         "count": counts,
         "members": counts,

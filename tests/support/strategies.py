@@ -153,6 +153,7 @@ platform_facts: st.SearchStrategy[FactData] = st.one_of(
 liveness_facts: st.SearchStrategy[FactData] = st.one_of(
     st.builds(facts.Alive, boot_id=_about),
     st.builds(facts.Lost, boot_id=_about, silent_s=st.just(31.5), grace_s=st.just(30.0)),
+    st.builds(facts.Settled, last_flip_seq=st.integers(1, 16), quiet_s=st.just(300.0)),
 )
 
 
