@@ -1,4 +1,4 @@
-"""Where a band of a history begins (floor 2, pure). The next row of the same node, or resource, ends it."""
+"""Where a band of a history begins (floor 2, pure). The next row of the same node, resource or label ends it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from projections.capacity import ABSENT, ResourceCapacity
 from projections.decide import Seen, said_by
 from projections.derive import Derived
 from projections.parts import made
-from projections.rows import CapacityHistoryRow, NodeHistoryRow
+from projections.rows import CapacityHistoryRow, LabelHistoryRow, NodeHistoryRow
+from projections.state import NodeState
 
 NUMBERS = ResourceCapacity._fields.index("free") + 1
 """How many of a resource's fields, from its name on, are columns of the history."""
 
 STANDING = Derived._fields.index("schedulable") + 1
 """How many of the derived fields, from the word on, are columns of the history."""
+
+_AGENT, _OPERATOR = "agent", "operator"
+_GONE = (None, None)
 
 
 def node_bands(before: Seen | None, after: Seen, fact: Recorded) -> tuple[NodeHistoryRow, ...]:
@@ -72,3 +76,35 @@ def capacity_bands(before: Seen | None, after: Seen, fact: Recorded) -> list[Cap
         )
         rows.sort(key=lambda row: row.resource)
     return rows
+
+
+def label_bands(before: Seen | None, after: Seen, fact: Recorded) -> list[LabelHistoryRow]:
+    """Return a row for each label whose effective value, or its owner, the fact changed, by key."""
+    new = after.state
+    if before is None:
+        had: dict[str, tuple[str | None, str | None]] = {}
+    else:
+        old = before.state
+        if new.labels == old.labels and new.declared is old.declared and new.incarnation == old.incarnation:
+            return []
+        had = _owned_labels(old)
+    has = _owned_labels(new)
+    if not had and not has:
+        return []
+    node_id, at, seq = new.node_id, new.changed_at, fact.seq
+    return [
+        made(LabelHistoryRow, (node_id, key, *has.get(key, _GONE), at, seq))
+        for key in sorted({**had, **has})
+        if had.get(key) != has.get(key)
+    ]
+
+
+def _owned_labels(state: NodeState) -> dict[str, tuple[str | None, str | None]]:
+    owned: dict[str, tuple[str | None, str | None]] = {
+        key: (value, _AGENT) for key, value in state.labels.items()
+    }
+    declared = state.standing_declared
+    if declared is not None:
+        for key, value in declared.labels.items():
+            owned[key] = value, _OPERATOR
+    return owned

@@ -21,6 +21,7 @@ from projections.tables import (
     CAPACITY_HISTORY,
     DEVICE,
     FACT,
+    LABEL_HISTORY,
     NODE,
     NODE_HISTORY,
     QUARANTINE,
@@ -107,6 +108,7 @@ def _write_rows(transaction: Transaction, folded: FactsFolded, touched: Touched,
     if folded.capacity_history:
         _write_capacity(transaction, folded.capacity_history, touched)
     _append(transaction, NODE_HISTORY, folded.node_history)
+    _append(transaction, LABEL_HISTORY, folded.label_history)
     _append(transaction, FACT, folded.facts)
     write_quarantine(transaction, folded.quarantined)
     if folded.announcements:

@@ -14,7 +14,7 @@ from events.codec import Recorded, decode_fact
 from events.errors import UnreadableError
 from events.ids import NodeId
 from events.log import Batch
-from projections.bands import capacity_bands, node_bands
+from projections.bands import capacity_bands, label_bands, node_bands
 from projections.capacity import capacity
 from projections.current import allocation_rows, device_rows, node_row
 from projections.decide import Seen, announced, seen
@@ -28,6 +28,7 @@ from projections.rows import (
     CapacityHistoryRow,
     DeviceRow,
     FactRow,
+    LabelHistoryRow,
     NodeHistoryRow,
     NodeRow,
     QuarantineRow,
@@ -56,6 +57,7 @@ class FactsFolded:
     nodes: list[NodeRow]
     node_history: list[NodeHistoryRow]
     capacity_history: list[CapacityHistoryRow]
+    label_history: list[LabelHistoryRow]
     devices: dict[NodeId, list[DeviceRow]]
     allocations: dict[NodeId, list[AllocationRow]]
     announcements: list[AnnouncementRow]
@@ -73,6 +75,7 @@ class _Folding:
         self.last: dict[NodeId, Seen] = {}
         self.node_history: list[NodeHistoryRow] = []
         self.capacity_history: list[CapacityHistoryRow] = []
+        self.label_history: list[LabelHistoryRow] = []
         self.announcements: list[AnnouncementRow] = []
 
     def before(self, node_id: NodeId) -> Seen | None:
@@ -103,6 +106,7 @@ class _Folding:
         self.last[node_id] = after
         self.node_history.extend(node_bands(before, after, fact))
         self.capacity_history.extend(capacity_bands(before, after, fact))
+        self.label_history.extend(label_bands(before, after, fact))
         self.announcements.extend(announced(before, after, fact))
 
     def skip(self, node_id: NodeId, seq: int) -> None:
@@ -171,6 +175,7 @@ def _finished(
         nodes=[node_row(reached.state, reached.derived) for reached in folding.last.values()],
         node_history=folding.node_history,
         capacity_history=folding.capacity_history,
+        label_history=folding.label_history,
         devices=devices,
         allocations=allocations,
         announcements=folding.announcements,

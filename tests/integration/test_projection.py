@@ -60,6 +60,7 @@ BEATS = stored(
 )
 
 HOURS_OF_CPU = """SELECT "avg", "min", "max", "last", samples FROM fleet.usage_1h WHERE resource = 'cpu'"""
+LABELS = """SELECT node_id, "key", "value", owner, cause_seq FROM fleet.labels_history"""
 DEVICES = "SELECT node_id, device_id, kind, model, memory, healthy, reason FROM fleet.devices"
 ALLOCATIONS = "SELECT node_id, workload, resource, amount FROM fleet.allocations"
 
@@ -418,6 +419,8 @@ def test_the_tables_hold_what_the_pure_fold_makes(log: Log, cuts: list[int]) -> 
         )
         assert {row[:2]: row[2:] for row in found} == {key: row[2:9] for key, row in capacity.items()}
         assert len(found) == len(capacity)
+        labels = [(*row[:4], row.cause_seq) for row in expected.label_history]
+        assert Counter(asked(projection, LABELS)) == Counter(labels)
         devices = [row[:7] for rows in expected.devices.values() for row in rows]
         assert Counter(asked(projection, DEVICES)) == Counter(devices)
         allocations = [row[:4] for rows in expected.allocations.values() for row in rows]

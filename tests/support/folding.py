@@ -24,6 +24,7 @@ from projections.rows import (
     CapacityHistoryRow,
     DeviceRow,
     FactRow,
+    LabelHistoryRow,
     NodeHistoryRow,
     NodeRow,
     QuarantineRow,
@@ -53,6 +54,7 @@ class Tables:
     nodes: dict[NodeId, NodeRow] = field(default_factory=dict)
     node_history: list[NodeHistoryRow] = field(default_factory=list)
     capacity_history: list[CapacityHistoryRow] = field(default_factory=list)
+    label_history: list[LabelHistoryRow] = field(default_factory=list)
     devices: dict[NodeId, list[DeviceRow]] = field(default_factory=dict)
     allocations: dict[NodeId, list[AllocationRow]] = field(default_factory=dict)
     announcements: list[AnnouncementRow] = field(default_factory=list)
@@ -71,6 +73,7 @@ class Tables:
         self.nodes |= {row.node_id: row for row in folded.nodes}
         self.node_history += folded.node_history
         self.capacity_history += folded.capacity_history
+        self.label_history += folded.label_history
         for node_id, devices in folded.devices.items():
             self.devices.pop(node_id, None)
             if devices:

@@ -126,6 +126,7 @@ def _check_same_but_for_counters(once: Tables, twice: Tables) -> None:
         assert _content(twice.state(node_id)) == _content(once.state(node_id))
     assert twice.node_history == once.node_history
     assert twice.capacity_history == once.capacity_history
+    assert twice.label_history == once.label_history
     assert twice.announcements == once.announcements
     assert (twice.devices, twice.allocations) == (once.devices, once.allocations)
 
@@ -143,7 +144,9 @@ def test_events_of_two_nodes_commute(log: Log, random: Any) -> None:  # noqa: AN
     straight, shuffled = folded(log), folded(mixed)
 
     assert shuffled.nodes == straight.nodes
-    for rows in ("node_history", "capacity_history", "announcements", "facts", "quarantined"):
+    for rows in (
+        "node_history", "capacity_history", "label_history", "announcements", "facts", "quarantined"
+    ):  # fmt: skip
         assert sorted(getattr(shuffled, rows), key=repr) == sorted(getattr(straight, rows), key=repr)
 
 
@@ -239,6 +242,10 @@ def test_bands_of_a_history_are_contiguous_and_cover_the_range_once(log: Log) ->
         bands = [band for band in tables.capacity_history if band.resource == resource]
         assert bands[0].status != ABSENT
         _check_bands([(band.valid_from, band.cause_seq, band[2:9]) for band in bands])
+    for key in {band.key for band in tables.label_history}:
+        labels = [band for band in tables.label_history if band.key == key]
+        assert labels[0].value is not None
+        _check_bands([(band.valid_from, band.cause_seq, band[2:4]) for band in labels])
 
 
 def _check_last_bands(tables: Tables, state: NodeState) -> None:
@@ -251,6 +258,8 @@ def _check_last_bands(tables: Tables, state: NodeState) -> None:
     assert {name: row[2:9] for (_, name), row in open_bands.items() if row is not None} == {
         one.resource: one[1:8] for one in capacity(state)
     }
+    labels = {band.key: band.value for band in tables.label_history}
+    assert {key: value for key, value in labels.items() if value is not None} == state.effective_labels
 
 
 def _check_bands(bands: list[tuple[Any, int, tuple[Any, ...]]]) -> None:

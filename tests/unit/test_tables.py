@@ -18,6 +18,7 @@ from projections.tables import (
     CAPACITY_HISTORY,
     DEVICE,
     FACT,
+    LABEL_HISTORY,
     NODE,
     NODE_HISTORY,
     QUARANTINE,
@@ -47,6 +48,7 @@ def database() -> duckdb.DuckDBPyConnection:
         (ALLOCATION, rows.AllocationRow, ["number"]),
         (NODE_HISTORY, rows.NodeHistoryRow, []),
         (CAPACITY_HISTORY, rows.CapacityHistoryRow, []),
+        (LABEL_HISTORY, rows.LabelHistoryRow, []),
         (FACT, rows.FactRow, []),
         (QUARANTINE, rows.QuarantineRow, []),
         (ANNOUNCEMENT, rows.AnnouncementRow, ["seq"]),
@@ -107,6 +109,7 @@ def test_the_contract_has_every_column_that_the_design_promises(database: duckdb
         "capacity": "node_id resource total reserved ratio allocatable allocated free",
         "capacity_history": "node_id resource total reserved ratio allocatable allocated free "
         "valid_from valid_to cause_seq",
+        "labels_history": "node_id key value owner valid_from valid_to",
         "devices": "node_id device_id kind model healthy reason since",
         "allocations": "node_id workload resource amount since",
         "usage": "node_id resource at used",
