@@ -1,6 +1,7 @@
-"""The HTTP application: native routes, one module per noun, and the web page (floor 3).
+"""The HTTP application: native routes, one module per noun, the dialects and the web page (floor 3).
 
-Layers from the outside in: HEAD, unexpected errors, the admin token, raw node paths, times, the framework.
+Layers from the outside in: HEAD, unexpected errors, the admin token, raw node paths, times, the dialects, the
+framework.
 Whoever made the `Service` owns what is in it; the application only owns the threads that its questions run
 in.
 """
@@ -16,6 +17,8 @@ from starlette.middleware import Middleware
 from api import capacity, metrics, nodes, problems, sql_forward, status, web_page
 from api.answers import Answers
 from api.auth import AdminToken
+from api.dialects.mounted import mounted
+from api.dialects.serving import DialectPaths
 from api.routing import HeadAsGet, RawNodePaths
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ def create_app(service: Service) -> FastAPI:
     """Return the application over a service; it starts and stops nothing but its own threads."""
     answers = Answers(service)
     requests = metrics.Requests()
+    dialects = mounted(answers, lambda: metrics.text(answers, requests))
 
     @asynccontextmanager
     async def own_threads(_app: FastAPI) -> AsyncIterator[None]:
@@ -68,10 +72,12 @@ def create_app(service: Service) -> FastAPI:
             Middleware(AdminToken, token=service.admin_token),
             Middleware(RawNodePaths),
             Middleware(metrics.Timed, requests=requests),
+            Middleware(DialectPaths, dialects=dialects),
         ],
     )
     problems.install(app)
     app.state.answers = answers
+    app.state.dialects = dialects
     for routes in (
         nodes.router(answers),
         capacity.router(answers),

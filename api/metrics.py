@@ -90,13 +90,16 @@ def router(answers: Answers, requests: Requests) -> APIRouter:
         summary="Metrics as Prometheus reads them",
     )
     async def metrics() -> Response:
-        now = CollectorRegistry()
-        now.register(await _read(answers))
-        return Response(
-            generate_latest(now) + generate_latest(requests.registry), media_type=CONTENT_TYPE_LATEST
-        )
+        return Response(await text(answers, requests), media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+async def text(answers: Answers, requests: Requests) -> bytes:
+    """Return the metrics as Prometheus reads them."""
+    now = CollectorRegistry()
+    now.register(await _read(answers))
+    return generate_latest(now) + generate_latest(requests.registry)
 
 
 class _Read(Collector):

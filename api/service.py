@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from api.dialects.rules import DialectRules
+
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
@@ -68,7 +70,7 @@ class Service:
     loop (None: no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`,
     `degraded`, … as the evaluator says it, `outlook` what it expects of a node (None: it does not know it),
     `liveness_counts` how often it said what.
-    `admin_token` of "" means that nobody is asked for one.
+    `admin_token` of "" means that nobody is asked for one. `dialects` is what is set about them.
     """
 
     projection: Projection
@@ -81,3 +83,4 @@ class Service:
     liveness_counts: Callable[[], Mapping[str, int]] = dict
     outlook: Callable[[NodeId], Outlook | None] = lambda _node: None
     replica: Callable[[], Replica] = _no_replica
+    dialects: DialectRules = field(default_factory=DialectRules)

@@ -1,0 +1,21 @@
+"""Which dialects are served (floor 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.dialects import shared_paths, smolfleet
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from api.answers import Answers
+    from api.dialects.calls import Dialect
+
+
+def mounted(answers: Answers, metrics: Callable[[], Awaitable[bytes]]) -> tuple[Dialect, ...]:
+    """Return every dialect that is served; `metrics` gives the text of the native route."""
+    return (
+        smolfleet.dialect(answers),
+        shared_paths.dialect(answers, metrics),
+    )
