@@ -24,6 +24,7 @@ from consumers.evaluator import Evaluator
 from consumers.projector import Projector
 from events.stream_admin import ensure_streams
 from fleetfold.connection import connect
+from fleetfold.dialect_settings import dialect_rules
 from fleetfold.http_server import HttpServer
 from fleetfold.interpreter import tune
 from fleetfold.readings import folded, is_caught_up, readings
@@ -155,4 +156,5 @@ class Core:
             liveness_counts=lambda: evaluator.status().counts,
             outlook=evaluator.outlook,
             replica=self._replica,
+            dialects=dialect_rules(self._settings),
         )

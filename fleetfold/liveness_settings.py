@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ GRACE_INTERVALS = 3
 # A grace of fewer intervals calls a node lost after one dropped beat and one late one.
 LONGEST_INTERVAL_S = 86_400
 LONGEST_GRACE_S = 864_000
+DialectName = Literal["smolfleet", "caravanserai", "aria-pin", "stratum"]
 
 
 class PoolPace(Group):
@@ -42,6 +43,11 @@ class LivenessSettings(Group):
     pools: dict[str, PoolPace] = Field(
         default={},
         description='Pools with a pace of their own: JSON `{"edge": {"interval_s": 60, "grace_s": 300}}`',
+    )
+    dialect_intervals_s: dict[DialectName, Annotated[float, Field(gt=0, le=LONGEST_INTERVAL_S)]] = Field(
+        default={},
+        description='Seconds between two beats of agents by dialect: JSON `{"stratum": 60}`; one that is not '
+        "named beats every 1.5 (`smolfleet`), 3 (`caravanserai`, `aria-pin`) or 6 (`stratum`) intervals",
     )
     zone_share: float = Field(
         default=0.5,

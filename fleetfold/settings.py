@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from fleetfold.addresses import DEFAULT_HTTP, host_and_port, is_loopback
+from fleetfold.dialect_settings import AriaSettings, CaravanseraiSettings, FuseSettings, StratumSettings
 from fleetfold.liveness_settings import LivenessSettings
 from fleetfold.setting_group import Group
 
@@ -29,8 +30,6 @@ ENV_PREFIX = "FLEETFOLD_"
 ENV_BETWEEN_LEVELS = "__"
 TOML_FILE = "fleetfold.toml"
 DEFAULT_BROKER_PORT = 4222
-
-Secrets = tuple[SecretStr, ...]
 
 
 class NatsSettings(Group):
@@ -78,69 +77,6 @@ class SqlSettings(Group):
         if url is not None and urlsplit(url).scheme not in {"http", "https"}:
             raise ValueError("a replica's address looks like http://127.0.0.1:8471")
         return url
-
-
-class FuseSettings(Group):
-    """The dialect `fuse`."""
-
-    master_token: SecretStr | None = Field(
-        default=None,
-        description="Bearer token of the dialect `fuse` for everything; none: open, as its document says",
-    )
-    api_keys: Secrets = Field(
-        default=(), description="Further keys of the dialect `fuse`, which may not register hosts (JSON list)"
-    )
-    registration: Literal["enabled", "disabled"] = Field(
-        default="enabled", description="Whether hosts may register through the dialect `fuse`"
-    )
-    reregister: Literal["safe", "documented"] = Field(
-        default="safe",
-        description="What a second registration may overwrite: `safe` keeps what operators decided",
-    )
-
-
-class CaravanseraiSettings(Group):
-    """The dialect `caravanserai`."""
-
-    name_rule: Literal["label", "subdomain"] = Field(
-        default="label", description="Which names the dialect `caravanserai` takes"
-    )
-
-
-class AriaSettings(Group):
-    """The dialect `aria-pin`."""
-
-    agent_tokens: Secrets = Field(
-        default=(), description="Tokens with which agents of the dialect `aria-pin` register (JSON list)"
-    )
-
-
-class HostReservation(Group):
-    """What a host keeps for itself."""
-
-    vcpus: float = Field(default=0, ge=0)
-    memory_bytes: int = Field(default=0, ge=0)
-
-
-class StratumSettings(Group):
-    """The dialect `stratum`."""
-
-    agent_tokens: Secrets = Field(
-        default=(), description="Tokens of agents of the dialect `stratum` (JSON list)"
-    )
-    user_tokens: Secrets = Field(default=(), description="Tokens of its readers (JSON list)")
-    admin_tokens: Secrets = Field(default=(), description="Tokens of its operators (JSON list)")
-    default_region: str = Field(default="default", description="Region of a node that names none")
-    default_availability_zone: str = Field(
-        default="default", description="Availability zone of a node that names none"
-    )
-    topology: Literal["cluster", "single-node"] = Field(
-        default="cluster", description="What the dialect `stratum` says it is"
-    )
-    host_reservation: HostReservation | None = Field(
-        default=None,
-        description='What each host keeps for itself: JSON `{"vcpus": 2, "memory_bytes": 4294967296}`',
-    )
 
 
 class Settings(BaseSettings):

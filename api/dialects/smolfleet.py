@@ -68,12 +68,14 @@ def dialect(answers: Answers) -> Dialect:
             ),
             Call(
                 method="POST", path="/v1/nodes/{id}/heartbeat", does=does.heartbeat,
-                summary="A node is alive", takes=node.BEAT, needs_body=False, answers={200: Shown("Heartbeat accepted", node.NODE_INFO)},
+                summary="A node is alive", takes=node.BEAT, needs_body=False,
+                answers={200: Shown("Heartbeat accepted", node.NODE_INFO)},
                 refusals=(400, 403, 409, 413, 422),
             ),
             Call(
                 method="POST", path="/v1/nodes/{id}/drain", does=does.drain,
-                summary="Place no more work there", answers={200: Shown("Node draining", node.NODE_INFO)}, refusals=(400, 409),
+                summary="Place no more work there",
+                answers={200: Shown("Node draining", node.NODE_INFO)}, refusals=(400, 409),
             ),
             Call(
                 method="POST", path="/v1/nodes/{id}/undrain", does=does.undrain, summary="Take a drain back",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from events.errors import SettingsError
 from fleetfold.addresses import host_and_port, is_loopback
+from fleetfold.dialect_settings import dialect_rules
 from fleetfold.settings import ENV_PREFIX, leaves
 from fleetfold.settings_sources import load
 from fleetfold.settings_table import settings_table, shown
@@ -49,6 +51,59 @@ def test_a_flag_outweighs_the_environment_and_that_the_file(monkeypatch: pytest.
     assert loaded.origins["data"] == "fleetfold.toml"
     assert loaded.origins["liveness.interval_s"] == "environment FLEETFOLD_LIVENESS__INTERVAL_S"
     assert loaded.origins["liveness.grace_s"] == "fleetfold.toml"
+
+
+def test_the_dialects_beat_in_intervals_of_our_own_unless_they_are_pinned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert dialect_rules(load().settings).intervals_s == {
+        "smolfleet": 15,
+        "caravanserai": 30,
+        "aria-pin": 30,
+        "stratum": 60,
+    }
+
+    monkeypatch.setenv("FLEETFOLD_LIVENESS__INTERVAL_S", "0.5")
+    monkeypatch.setenv("FLEETFOLD_LIVENESS__GRACE_S", "1.5")
+    monkeypatch.setenv("FLEETFOLD_LIVENESS__DIALECT_INTERVALS_S", '{"stratum": 60}')
+
+    assert dialect_rules(load().settings).intervals_s == {
+        "smolfleet": 0.75,
+        "caravanserai": 1.5,
+        "aria-pin": 1.5,
+        "stratum": 60,
+    }
+
+
+def test_what_is_set_about_the_dialects_reaches_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {
+        "FUSE__MASTER_TOKEN": "master",
+        "FUSE__API_KEYS": '["k1", "k2"]',
+        "FUSE__REGISTRATION": "disabled",
+        "ARIA__AGENT_TOKENS": '["aria"]',
+        "STRATUM__AGENT_TOKENS": '["agent"]',
+        "STRATUM__TOPOLOGY": "single-node",
+        "STRATUM__HOST_RESERVATION": '{"vcpus": 2.5, "memory_bytes": 4294967296}',
+    }.items():
+        monkeypatch.setenv(f"FLEETFOLD_{name}", text)
+
+    rules = dialect_rules(load().settings)
+
+    assert (rules.fuse.master_token, rules.fuse.api_keys) == ("master", ("k1", "k2"))
+    assert (rules.fuse.may_register, rules.fuse.reregister) == (False, "safe")
+    assert (rules.aria_pin.agent_tokens, rules.stratum.agent_tokens) == (("aria",), ("agent",))
+    assert rules.stratum.is_single_node
+    assert rules.stratum.host_reservation == (Decimal("2.5"), 2**32)
+    assert "master" not in repr(rules)
+
+
+def test_the_switch_of_all_dialects_is_fuses_unless_one_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETFOLD_FUSE__REREGISTER", "documented")
+    followed = dialect_rules(load().settings).caravanserai.heartbeat_state
+    monkeypatch.setenv("FLEETFOLD_CARAVANSERAI__HEARTBEAT_STATE", "safe")
+    own = dialect_rules(load().settings).caravanserai.heartbeat_state
+
+    assert (followed, own) == ("documented", "safe")
 
 
 def test_an_empty_string_means_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
