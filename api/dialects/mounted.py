@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.dialects import shared_paths, smolfleet
+from api.dialects import caravanserai, shared_paths, smolfleet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,5 +17,6 @@ def mounted(answers: Answers, metrics: Callable[[], Awaitable[bytes]]) -> tuple[
     """Return every dialect that is served; `metrics` gives the text of the native route."""
     return (
         smolfleet.dialect(answers),
+        caravanserai.dialect(answers),
         shared_paths.dialect(answers, metrics),
     )

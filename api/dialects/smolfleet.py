@@ -50,7 +50,7 @@ def dialect(answers: Answers) -> Dialect:
         prefixes=("/v1/nodes",),
         calls=(
             Call(
-                method="GET", path="/v1/nodes", does=does.list, summary="Every node",
+                method="GET", path="/v1/nodes", does=does.all, summary="Every node",
                 answers={200: Shown("All of them", {"type": "array", "items": node.NODE_INFO})},
             ),
             Call(
@@ -114,7 +114,7 @@ class _Smolfleet:
         written = await self._gateway.write(native_id, decide)
         return self._shown(written.state)
 
-    async def list(self, _asked: Asked) -> Reply:
+    async def all(self, _asked: Asked) -> Reply:
         states = await self._gateway.all()
         return Reply(200, [self._info(state) for state in states])
 
