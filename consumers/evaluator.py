@@ -45,6 +45,8 @@ ROUND_S = (0.02, 0.2)
 ROUND_TIMES = 3
 # Commits come up to a hundred times a second. Between two rounds lie 20 ms, and three times the processor
 # time of a round, up to 0.2 s: below what counts as late, and a fraction of a core however large the fleet.
+WAITING_ROUND_S, WAITING_TIMES = 1.0, 10
+# While a log is caught up with, nobody is judged: then the writer needs the processor more than the picture.
 AGAIN_S = 0.25
 # After a look that was not answered, and after tables that were closed.
 OFF = "off"
@@ -201,7 +203,11 @@ class Evaluator:
     async def _sleep(self, worked_s: float) -> None:
         """Sleep until the next look, or until something was committed or appended; a while in any case."""
         assert self._wake is not None, "made with the loop"
-        await asyncio.sleep(min(max(ROUND_TIMES * worked_s, ROUND_S[0]), ROUND_S[1]))
+        shortest_s, longest_s = ROUND_S
+        times = ROUND_TIMES
+        if self.mode() == "waiting":
+            longest_s, times = WAITING_ROUND_S, WAITING_TIMES
+        await asyncio.sleep(min(max(times * worked_s, shortest_s), longest_s))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), max(self._look_at - time.monotonic(), 0))
         self._wake.clear()

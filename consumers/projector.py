@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 PLANS = (
     # Facts are waited for: a change has to reach its subscribers within 100 ms. Heartbeats come in
     # crowds, and each transaction costs the disk the same whatever is in it.
-    StreamPlan(FLEET_NAME, batch=5_000, linger_s=0.01),
+    StreamPlan(FLEET_NAME, batch=5_000, linger_s=0.01, batch_behind=10_000),
     StreamPlan(BEATS_NAME, batch=20_000, linger_s=0.1),
 )
 

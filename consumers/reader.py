@@ -62,7 +62,8 @@ class ReaderCounts:
 class BatchReader:
     """An async iterator of batches, contiguous but for proven holes, in stream order; never ends by itself.
 
-    A batch has at most `batch` records, and comes `linger_s` after its first record at the latest.
+    A batch has at most `batch` records (`batch_behind` where the stream holds more than that many), and comes
+    `linger_s` after its first record at the latest.
     Iterating raises EpochChangedError and LogRewoundError before any record of the other log is given
     out, LogGapError where the broker skips a record that it holds, and BrokerUnavailableError once the
     connection is closed for good. While the broker is away it waits and tries again; `ended` says why the
@@ -76,6 +77,7 @@ class BatchReader:
         *,
         after: Cursor = Cursor(),  # noqa: B008 (a frozen value)
         batch: int = BATCH,
+        batch_behind: int = 0,
         linger_s: float = LINGER_S,
         pull: int = PULL,
         stall_s: float = STALL_S,
@@ -86,6 +88,7 @@ class BatchReader:
         self.ended: deque[str] = deque(maxlen=20)
         self.head: int | None = None
         self._nc, self._batch, self._linger_s = nc, batch, linger_s
+        self._batch_behind = max(batch, batch_behind)
         self._pull, self._stall_s, self._expires_s = pull, stall_s, expires_s
         self._generation: Generation | None = None
         self._owed: Hole | None = None
@@ -158,8 +161,10 @@ class BatchReader:
         if self._owed is not None:
             return self._cross(self._owed)
         waited_s = time.monotonic() - (generation.waiting_since or 0.0)
-        await generation.arrived(self._batch, within_s=self._linger_s - waited_s)
-        numbers, subjects, payloads = generation.take(self._batch)
+        is_behind = (self.head or 0) - self.cursor.seq > self._batch_behind
+        largest = self._batch_behind if is_behind else self._batch
+        await generation.arrived(largest, within_s=self._linger_s - waited_s)
+        numbers, subjects, payloads = generation.take(largest)
         seqs, stored_at_ns = numbers[:, STREAM_SEQ].copy(), numbers[:, STORED_AT_NS].copy()
         try:
             holes = holes_in(seqs, after=self.cursor.seq)
