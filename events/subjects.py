@@ -7,6 +7,7 @@ fleet.v1.liveness.<node>.<verb>   alive, lost, settled                  stream F
 fleet.v1.zone.<zone>.<verb>       silent, recovered                     stream FLEET
 fleet.v1.beat.<node>              heartbeats                            stream BEATS
 fleet.v1.node.<node>.<kind>.<detail>   announcements                    stream CHANGES
+fleet.v1.node.~.log.<detail>      another log, or one that went back    stream CHANGES
 fleet.v1.ask.<node>               service to agent, core NATS
 fleet.api.v1.<question>           questions and answers, core NATS
 """
@@ -27,6 +28,8 @@ FLEET_SUBJECTS = tuple(f"{ROOT}.{owner}.*.*" for owner in OWNERS)
 BEATS_SUBJECTS = (f"{ROOT}.beat.*",)
 CHANGES_SUBJECTS = (f"{ROOT}.node.*.*.*",)
 API_PREFIX = "fleet.api.v1"
+NO_NODE = "~"
+"""In the place of a node's token, which never has this character: it would be percent-encoded."""
 
 
 class FactSubject(NamedTuple):
@@ -71,6 +74,11 @@ def ask_subject(about: NodeId) -> str:
 def change_subject(about: NodeId, kind: str, detail: str) -> str:
     """Return the subject of an announcement."""
     return f"{ROOT}.node.{token(about)}.{kind}.{detail}"
+
+
+def log_subject(detail: str) -> str:
+    """Return the subject of what is announced about the log itself; no node has its third token."""
+    return f"{ROOT}.node.{NO_NODE}.log.{detail}"
 
 
 def parse_fact(subject: str) -> FactSubject:

@@ -19,6 +19,7 @@ EDGE_MODULES = {
     "projections.beat_tables",
     "projections.capacity_queries",
     "projections.capacity_sums",
+    "projections.change_queries",
     "projections.checkpoints",
     "projections.compare",
     "projections.damaged",

@@ -1,0 +1,280 @@
+"""The announcer: what the tables say was announced, into CHANGES, each once and in order (floor 3).
+
+It runs beside the projector, in a thread with a loop and a connection of its own, and reads what was
+committed. Where it goes on, it finds in CHANGES (`consumers.announcing`), so a rebuild, a crash at any moment
+or a second announcer says nothing twice and leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import nats.errors
+import uvloop
+
+from consumers.announcing import Place, ask_tables, find_place
+from consumers.changes_stream import AppendRefusedError, append_changes, batches_of, changes_end
+from consumers.ending import close, end
+from consumers.stream_api import NotAnsweredError
+from events.announcements import encode
+from events.errors import (
+    BrokerUnavailableError,
+    EpochChangedError,
+    FleetfoldError,
+    LogRewoundError,
+    RefusedError,
+    StoreError,
+    StreamDriftError,
+)
+from events.loops import call_soon
+from events.streams import FLEET_NAME
+from projections.change_queries import changes
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from consumers.following import Connect
+    from projections.change_queries import ChangesPage
+    from projections.projection import Applied, Projection
+
+log = logging.getLogger(__name__)
+
+PAGE = 2_000
+AGAIN_S = 0.25
+# After a question that was not answered; and how long the second of two announcers lets the first one be.
+REFUSED_AGAIN_S = 5.0
+# After a stream that a person has to look at.
+LOOK_EVERY_S = 5.0
+# How soon a CHANGES that was made again is noticed while there is nothing to announce.
+TRUSTED_S = 1.0
+# For how long the end of CHANGES is believed to be where it was, before it is appended to.
+
+COUNTED = ("announced", "batches", "lost_races", "other_logs", "searches")
+
+State = Literal["starting", "announcing", "waiting", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncerStatus:
+    """How announcing goes. `epoch` and `seq` are those of CHANGES (None: not known yet), `cursor` is the
+    position up to which all is announced. `lag_ms` is for how long the oldest due announcement has waited, 0
+    with none. `counts` of this process: `announced`, `batches`, `lost_races`, `other_logs`, `searches`.
+    """
+
+    state: State
+    epoch: str
+    seq: int | None
+    cursor: str
+    lag_ms: float
+    counts: Mapping[str, int]
+    last_error: str
+
+
+class Announcer:
+    """Announces between `start` and `stop`. All but these two may be called from any thread."""
+
+    def __init__(self, projection: Projection, connect: Connect) -> None:
+        self._projection, self._connect = projection, connect
+        self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._stop: asyncio.Event | None = None
+        self._stopping = threading.Event()
+        self._counts = Counter(dict.fromkeys(COUNTED, 0))
+        self._place: Place | None = None
+        self._shown: Place | None = None
+        self._verified_at = 0.0
+        self._due_since: float | None = None
+        self._last_error, self._is_stopped = "", False
+
+    async def start(self) -> None:
+        """Begin to announce; returns at once, whether the broker is there or not."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop announcing; what is being appended may or may not be. Twice is fine."""
+        self._stopping.set()
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            call_soon(loop, stop.set)
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def status(self) -> AnnouncerStatus:
+        """Return how it goes now; costs microseconds."""
+        shown, due_since = self._shown, self._due_since
+        state: State = "announcing"
+        if self._is_stopped or not self._thread.is_alive():
+            state = "stopped"
+        elif self._place is None:
+            state = "starting" if shown is None and not self._last_error else "waiting"
+        return AnnouncerStatus(
+            state=state,
+            epoch="" if shown is None else shown.epoch,
+            seq=None if shown is None else shown.last_seq,
+            cursor="" if shown is None else str(shown.cursor),
+            lag_ms=0.0 if due_since is None else 1000 * (time.monotonic() - due_since),
+            counts=dict(self._counts),
+            last_error=self._last_error,
+        )
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._main())
+        except Exception as err:
+            # The outermost place of this thread. Whatever it is, it is a mistake of ours: nothing more is
+            # announced, nothing is lost either, and status and log say why.
+            log.exception("the announcer stopped", extra={"place": str(self._place)})
+            self._last_error, self._is_stopped = f"internal error: {type(err).__name__}", True
+
+    async def _main(self) -> None:
+        self._loop, self._wake, self._stop = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        if self._stopping.is_set():
+            return
+        unsubscribe = self._projection.subscribe(self._committed)
+        working = asyncio.create_task(self._work())
+        stopping = asyncio.create_task(_until(self._stop))
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            unsubscribe()
+            await end(working, stopping)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                nc = await self._connect()
+            except (nats.errors.Error, OSError, TimeoutError, BrokerUnavailableError) as err:
+                self._failed(BrokerUnavailableError("announcing", why=str(err)))
+                await asyncio.sleep(AGAIN_S)
+                continue
+            try:
+                while not nc.is_closed:
+                    pause_s = await self._step(nc)
+                    await asyncio.sleep(pause_s)
+            finally:
+                await close(nc)
+
+    async def _step(self, nc: Client) -> float:
+        """Find the place, or announce a page; return how many seconds to let pass before the next step."""
+        try:
+            if not nc.is_connected:
+                raise NotAnsweredError("CONNECT.BROKER", why="not connected")
+            if self._place is None:
+                return await self._search(nc)
+            await self._announce(nc, self._place)
+        except AppendRefusedError as err:
+            self._counts["lost_races"] += err.is_lost_race
+            self._place = None
+            if not err.is_lost_race:
+                self._failed(err)
+            return AGAIN_S
+        except (
+            NotAnsweredError, BrokerUnavailableError, StoreError, EpochChangedError, LogRewoundError,
+            nats.errors.Error,
+        ) as err:  # fmt: skip
+            # The broker or the tables are away, or the tables are not yet those of the log that is there.
+            self._place = None
+            self._failed(err)
+            return AGAIN_S
+        except (StreamDriftError, RefusedError) as err:
+            self._place, self._is_stopped = None, True
+            self._failed(err)
+            return REFUSED_AGAIN_S
+        return 0.0
+
+    async def _search(self, nc: Client) -> float:
+        self._counts["searches"] += 1
+        self._due_since = self._due_since or time.monotonic()
+        place, is_other_log = await find_place(nc, self._projection)
+        self._counts["other_logs"] += is_other_log
+        self._last_error, self._is_stopped = "", False
+        if place is None:
+            await self._committed_or(AGAIN_S)
+            return 0.0
+        self._place = self._shown = place
+        self._verified_at = time.monotonic()
+        log.info("announcing goes on", extra={"after": str(place.cursor), "changes_seq": place.last_seq})
+        return 0.0
+
+    async def _announce(self, nc: Client, place: Place) -> None:
+        """Announce what is due, a page at most, or wait until something is."""
+        assert self._wake is not None, "made with the loop"
+        self._wake.clear()
+        page = self._page(place)
+        if page is None:
+            self._place = None
+            return
+        if page.reached.seq < place.cursor.seq:
+            await self._committed_or(AGAIN_S)  # the tables are folded anew, and are not there yet
+            return
+        if page.changes:
+            if time.monotonic() - self._verified_at > TRUSTED_S and not await self._is_still(nc, place):
+                self._place = None
+                return
+            for batch in batches_of([encode(announcement) for announcement in page.changes]):
+                last_seq = await append_changes(nc, batch, last_seq=place.last_seq)
+                self._verified_at = time.monotonic()
+                self._counts["announced"] += len(batch)
+                self._counts["batches"] += 1
+                place = replace(place, last_seq=last_seq, cursor=batch[-1].cursor, number=None)
+                self._place = self._shown = place
+        self._place = self._shown = replace(place, cursor=page.after, number=page.number)
+        if not page.is_last:
+            return
+        if not self._wake.is_set():
+            self._due_since = None
+        if not await self._committed_or(LOOK_EVERY_S) and not await self._is_still(nc, self._place):
+            self._place = None
+
+    def _page(self, place: Place) -> ChangesPage | None:
+        """Return what comes after a place; None where the tables are others than it was found in."""
+        page = ask_tables(
+            self._projection,
+            lambda cursor: changes(cursor, after=place.cursor, number=place.number, limit=PAGE),
+        )
+        is_same = page.reached.epoch in (place.cursor.epoch, "")
+        return page if is_same and self._projection.openings == place.openings else None
+
+    async def _is_still(self, nc: Client, place: Place) -> bool:
+        """Say whether CHANGES ends where we left it."""
+        found = await changes_end(nc)
+        self._verified_at = time.monotonic()
+        return (found.epoch, found.last_seq) == (place.epoch, place.last_seq)
+
+    async def _committed_or(self, within_s: float) -> bool:
+        """Wait until something was committed that may be announced; say False where nothing was in time."""
+        assert self._wake is not None, "made with the loop"
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), within_s)
+        return self._wake.is_set()
+
+    def _committed(self, applied: Applied) -> None:
+        """Called by the writer thread after each commit."""
+        if applied.stream != FLEET_NAME or not (applied.announcements or self._place is None):
+            return
+        if self._due_since is None:
+            self._due_since = time.monotonic()
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            call_soon(loop, wake.set)
+
+    def _failed(self, err: FleetfoldError | nats.errors.Error) -> None:
+        if str(err) != self._last_error:
+            log.warning("announcing waits", extra={"why": str(err), "code": getattr(err, "code", "nats")})
+        self._last_error = str(err)
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
