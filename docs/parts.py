@@ -73,7 +73,10 @@ def _metrics_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
         suffix = METRIC_MAKERS.get(call.func.id)
         if suffix is None:
             continue
-        name, about = (argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant))
+        said = [argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant)]
+        if len(said) != 2:
+            continue  # a Counter that counts, and is no metric
+        name, about = said
         labels = [
             f"`{label.value}`"
             for group in [*call.args[2:], *(word.value for word in call.keywords if word.arg == "labels")]

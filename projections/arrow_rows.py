@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from events.log import Int64s
 from projections.tables import AMOUNT, TEXT, TEXT_MAP, TEXTS, TIME, Table
@@ -38,11 +39,11 @@ def arrow_rows(
     return pa.table(made, names=[*before, *names])
 
 
-def times(stored_at_us: Int64s) -> pa.Array[Any]:
-    """Return microseconds since 1970 as a column of times."""
+def times(at_us: Int64s, *, mask: npt.NDArray[np.bool_] | None = None) -> pa.Array[Any]:
+    """Return microseconds since 1970 as a column of times, NULL where the mask is set."""
     import pyarrow as pa  # noqa: PLC0415
 
-    return pa.array(stored_at_us.view("datetime64[us]"), pa.timestamp("us", "UTC"))
+    return pa.array(at_us.view("datetime64[us]"), pa.timestamp("us", "UTC"), mask=mask)
 
 
 def _column(name: str, table: Table, column: Sequence[Any]) -> pa.Array[Any]:

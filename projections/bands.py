@@ -1,4 +1,4 @@
-"""Where a band of a history begins (floor 2, pure). The next row of the same node, resource or label ends it."""
+"""Where a band of a history begins (floor 2, pure): the next of the same node, resource or label ends it."""
 
 from __future__ import annotations
 

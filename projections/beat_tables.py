@@ -58,7 +58,8 @@ LOAD_RESOURCE_NUMBERS = """
 LOAD_BEATS = """
     SELECT
         number, last_seq, epoch_us(last_heartbeat_at) AS last_heartbeat_us, beat_seq, missed, duplicates,
-        reordered, other_boot, coalesce(skew_ms, $no_skew) AS skew_ms
+        reordered, other_boot, coalesce(skew_ms, $no_skew) AS skew_ms,
+        coalesce(epoch_us(skewed_since), 0) AS skewed_since_us
     FROM main.heartbeat
 """
 LOAD_BOOTS = """
@@ -91,12 +92,13 @@ def write_beats(transaction: Transaction, folded: FoldedBeats) -> None:
     if not len(folded.numbers):
         return
     columns = dict(zip(COLUMNS, folded.table.T, strict=True))
-    skew_ms = columns["skew_ms"]
+    skew_ms, skewed_us = columns["skew_ms"], np.ascontiguousarray(columns["skewed_since_us"])
     made = {
         "number": pa.array(folded.numbers.astype(np.int32)),
         **{name: pa.array(column) for name, column in columns.items()},
         "last_heartbeat_at": times(np.ascontiguousarray(columns["last_heartbeat_us"])),
         "skew_ms": pa.array(skew_ms, mask=skew_ms == NO_SKEW),
+        "skewed_since": times(skewed_us, mask=skewed_us == 0),
     }
     beats = pa.table({name: made[name] for name in HEARTBEAT.columns})
     with transaction.given("beats", beats):

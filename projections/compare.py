@@ -31,8 +31,10 @@ SHOWN = 5
 
 _LEFT_OUT = {
     "nodes": frozenset({"last_heartbeat_at"}),
-    "heartbeats": frozenset({"missed", "duplicates", "reordered", "other_boot"}),
+    "heartbeats": frozenset({"missed", "duplicates", "reordered", "other_boot", "skewed_since"}),
 }
+_OF_FACTS_ALONE = {("nodes", "conditions"): "list_filter(conditions, lambda one: one <> 'clock_skew')"}
+# Since when a clock is far off depends on the heartbeats before, and so does whether it still is.
 _USAGE_RANGE = f"""
     SELECT epoch_us(min(u."at")), epoch_us(max(u."at"))
     FROM {SCHEMA}.usage AS u
@@ -123,9 +125,14 @@ def _cursor(checkpoint: Checkpoint | None) -> Cursor:
     return Cursor() if checkpoint is None else checkpoint.cursor
 
 
-def _columns(view: View) -> list[str]:
+def _columns(view: View) -> dict[str, str]:
+    """Return the columns to compare, by name, as SQL."""
     left_out: frozenset[str] = _LEFT_OUT.get(view.name, frozenset())
-    return [f'"{name}"' for name in view.columns if name not in left_out]
+    return {
+        name: _OF_FACTS_ALONE.get((view.name, name), f'"{name}"')
+        for name in view.columns
+        if name not in left_out
+    }
 
 
 def _heard_by_both(left: duckdb.DuckDBPyConnection, right: duckdb.DuckDBPyConnection) -> _Scope:
@@ -151,7 +158,7 @@ def _compared(
     left: duckdb.DuckDBPyConnection,
     right: duckdb.DuckDBPyConnection,
     view: str,
-    columns: list[str],
+    columns: dict[str, str],
     scope: _Scope,
 ) -> ViewComparison:
     buckets = [_buckets(store, view, columns, scope) for store in (left, right)]
@@ -167,17 +174,17 @@ def _compared(
             found = [Counter(_rows(store, view, columns, scope, bucket)) for store in (left, right)]
             only = [(row, True) for row in sorted((found[0] - found[1]).elements(), key=repr)]
             only += [(row, False) for row in sorted((found[1] - found[0]).elements(), key=repr)]
-            names = [name.strip('"') for name in columns]
-            shown += [Difference(is_left, dict(zip(names, row, strict=True))) for row, is_left in only]
+            shown += [Difference(is_left, dict(zip(columns, row, strict=True))) for row, is_left in only]
     return ViewComparison(view, rows[0], rows[1], not differing, tuple(shown[:SHOWN]))
 
 
 def _buckets(
-    store: duckdb.DuckDBPyConnection, view: str, columns: list[str], scope: _Scope
+    store: duckdb.DuckDBPyConnection, view: str, columns: dict[str, str], scope: _Scope
 ) -> dict[int, tuple[int, int]]:
     """Return for each bucket how many rows it has and the sum of their hashes, which no order changes."""
+    compared = ", ".join(columns.values())
     query = f"""
-        SELECT hash({columns[0]}) % {BUCKETS} AS bucket, count(*), sum(hash({", ".join(columns)})::HUGEINT)
+        SELECT hash({_first(columns)}) % {BUCKETS} AS bucket, count(*), sum(hash({compared})::HUGEINT)
         FROM {SCHEMA}.{view}
         WHERE {scope.condition}
         GROUP BY bucket
@@ -188,11 +195,15 @@ def _buckets(
 
 
 def _rows(
-    store: duckdb.DuckDBPyConnection, view: str, columns: list[str], scope: _Scope, bucket: int
+    store: duckdb.DuckDBPyConnection, view: str, columns: dict[str, str], scope: _Scope, bucket: int
 ) -> list[tuple[str | None, ...]]:
     query = f"""
-        SELECT {", ".join(f"{name}::VARCHAR" for name in columns)}
+        SELECT {", ".join(f"({column})::VARCHAR" for column in columns.values())}
         FROM {SCHEMA}.{view}
-        WHERE ({scope.condition}) AND hash({columns[0]}) % {BUCKETS} = $bucket
+        WHERE ({scope.condition}) AND hash({_first(columns)}) % {BUCKETS} = $bucket
     """
     return store.execute(query, {**scope.parameters, "bucket": bucket}).fetchall()
+
+
+def _first(columns: dict[str, str]) -> str:
+    return next(iter(columns.values()))

@@ -12,6 +12,7 @@ from events.log import Int64s
 from projections.arrow_rows import arrow_rows
 from projections.capacity import ABSENT
 from projections.capacity_sums import OF_TOUCHED, Row
+from projections.claims import Claim, claims_of
 from projections.directory import TEXTS, Listed
 from projections.rows import QuarantineRow
 from projections.tables import (
@@ -25,6 +26,7 @@ from projections.tables import (
     NODE,
     NODE_HISTORY,
     QUARANTINE,
+    SHARED,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from projections.fold import FactsFolded
     from projections.rows import CapacityHistoryRow
+    from projections.sharing import Conditions
     from projections.tables import Table
     from projections.transaction import Transaction
 
@@ -48,6 +51,15 @@ FORGET_CAPACITY = """
     USING touched AS t
     WHERE c.number = t.number AND c.resource = t.resource
 """
+FORGET_SHARED = """
+    DELETE FROM main.shared
+    WHERE number IN (SELECT number FROM touched)
+"""
+LOAD_SHARED = """
+    SELECT number, conditions
+    FROM main.shared
+"""
+_CLAIMING = ("addresses", "machine_id", "is_active")
 LAST_ANNOUNCEMENT = """
     SELECT coalesce(max(seq), 0)
     FROM main.announcement
@@ -58,7 +70,7 @@ LOAD_NODES = """
     SELECT
         number, packed, state, liveness, intent, zone, pool, region, dialect, native_id, hostname,
         display_name, map_keys(labels) AS label_keys, map_values(labels) AS label_values,
-        cardinality(labels) AS labels_count
+        cardinality(labels) AS labels_count, addresses, machine_id, retired_at IS NULL AS is_active
     FROM main.node
 """
 
@@ -116,6 +128,18 @@ def _write_rows(transaction: Transaction, folded: FactsFolded, touched: Touched,
         transaction.insert(ANNOUNCEMENT, arrow_rows(ANNOUNCEMENT, folded.announcements, first={"seq": seqs}))
 
 
+def write_shared(transaction: Transaction, conditions: Mapping[int, Conditions]) -> None:
+    """Put in place what nodes have by sharing a claim, by number; nothing where they share none any more."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if conditions:
+        with transaction.given("touched", pa.table({"number": pa.array(conditions, pa.int32())})):
+            transaction.execute(FORGET_SHARED)
+        rows = [(number, list(has)) for number, has in conditions.items() if has]
+        if rows:
+            transaction.insert(SHARED, arrow_rows(SHARED, rows))
+
+
 def write_quarantine(transaction: Transaction, rows: Sequence[QuarantineRow]) -> None:
     """Append what could not be read."""
     _append(transaction, QUARANTINE, rows)
@@ -166,8 +190,22 @@ def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:
     return np.array([touched.numbers[row.node_id] for row in rows], dtype=np.int64)
 
 
-def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Int64s, list[bytes], Listed]]:
-    """Yield of some nodes at a time the numbers, the packed states, and what they are selected by but ids."""
+def load_shared(connection: duckdb.DuckDBPyConnection) -> dict[int, Conditions]:
+    """Return what nodes have by sharing a claim, by number."""
+    return {number: tuple(has) for number, has in connection.execute(LOAD_SHARED).fetchall()}
+
+
+class LoadedNodes(NamedTuple):
+    """Some nodes: numbers, packed states, what they are selected by but ids, and what they claim."""
+
+    numbers: Int64s
+    packed: list[bytes]
+    listed: Listed
+    claims: list[tuple[Claim, ...]]
+
+
+def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[LoadedNodes]:
+    """Yield every node, some at a time."""
     found: Any
     for found in connection.sql(LOAD_NODES).to_arrow_reader(LOADED_AT_ONCE):
         listed = Listed(
@@ -180,7 +218,14 @@ def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Int64s, 
                 strict=True,
             ),
         )
-        yield found["number"].to_numpy().astype(np.int64), found["packed"].to_pylist(), listed
+        names = zip(found["hostname"].to_pylist(), found["display_name"].to_pylist(), strict=True)
+        rows = zip(*(found[name].to_pylist() for name in _CLAIMING), names, strict=True)
+        claimed = [
+            claims_of(addresses=addresses, machine_id=machine_id, names=pair) if is_active else ()
+            for addresses, machine_id, is_active, pair in rows
+        ]
+        numbers = found["number"].to_numpy().astype(np.int64)
+        yield LoadedNodes(numbers, found["packed"].to_pylist(), listed, claimed)
 
 
 def last_announcement(connection: duckdb.DuckDBPyConnection) -> int:

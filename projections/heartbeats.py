@@ -5,6 +5,9 @@ is one round. For a beat of the current boot, a higher sequence is taken and the
 missed; an equal one is a duplicate, a lower one came late, and neither changes anything but its counter. A
 boot never heard of is taken, whatever its sequence; a boot that was current before is only counted, so that
 two that beat in turn never flip the row.
+
+A clock counts as skewed from `SKEWED_MS` on, until it is within `IN_STEP_MS` again: what lies between the two
+changes nothing, so a clock at either bound is said once, and not again with each beat.
 """
 
 from __future__ import annotations
@@ -35,13 +38,18 @@ COLUMNS = (
     "reordered",
     "other_boot",
     "skew_ms",
+    "skewed_since_us",
 )
-LAST_SEQ, LAST_HEARTBEAT_US, BEAT_SEQ, MISSED, DUPLICATES, REORDERED, OTHER_BOOT, SKEW_MS = range(
-    len(COLUMNS)
-)
+(
+    LAST_SEQ, LAST_HEARTBEAT_US, BEAT_SEQ, MISSED, DUPLICATES, REORDERED, OTHER_BOOT, SKEW_MS, SKEWED_SINCE_US
+) = range(len(COLUMNS))  # fmt: skip
 NO_SKEW = NOT_SAID
 """In `skew_ms`: the last beat did not say when it was sent."""
 
+SKEWED_MS = 5_000
+# Either way. Transport is part of what is measured, and agents that come back after an outage of the broker
+# wait a second or two for their turn; a clock that is disciplined at all is within a tenth of a second.
+IN_STEP_MS = 2_000
 
 PREVIOUS_BOOTS = 8
 # As many as a node's state remembers (`projections.state`): boots that beat in turn are told from a reboot by
@@ -52,7 +60,8 @@ MOST_MISSED = 2**61
 
 class Heartbeat(NamedTuple):
     """What a node's heartbeats say. `beat_seq` is the sequence in BEATS of the last accepted one, `last_seq`
-    its own. `used` is what that one measured; None is reported as unknown.
+    its own. `used` is what that one measured; None is reported as unknown. `skewed_since` is when its clock
+    was first seen far off, None while it is not.
     """
 
     node_id: NodeId
@@ -65,6 +74,7 @@ class Heartbeat(NamedTuple):
     reordered: int
     other_boot: int
     skew_ms: int | None
+    skewed_since: datetime | None
     inventory: str | None
     previous_boots: tuple[str, ...]
     used: dict[str, float | None]
@@ -125,7 +135,7 @@ class Rows:
         """Return a node's row with what belongs to it, None where it never beat."""
         if number >= len(self.table) or not self.table[number, BEAT_SEQ]:
             return None
-        last_seq, at_us, beat_seq, missed, duplicates, reordered, other_boot, skew_ms = self.table[
+        last_seq, at_us, beat_seq, missed, duplicates, reordered, other_boot, skew_ms, skewed_us = self.table[
             number
         ].tolist()
         return Heartbeat(
@@ -139,6 +149,7 @@ class Rows:
             reordered,
             other_boot,
             None if skew_ms == NO_SKEW else skew_ms,
+            from_us(skewed_us) if skewed_us else None,
             self.inventories[number],
             self.previous.get(number, ()),
             used,
@@ -243,13 +254,26 @@ class _Fold:
         table[nodes, LAST_SEQ] = self._beats.columns.seqs[at]
         table[nodes, LAST_HEARTBEAT_US] = self._beats.stored_at_us[at]
         table[nodes, BEAT_SEQ] = self._beats.stream_seqs[at]
-        table[nodes, SKEW_MS] = self._skew_ms[at]
+        self._take_skew(nodes, at, is_new_boot=is_new_boot)
         booted = nodes[is_new_boot]
         self.boots[booted] = self._boot_ids[at[is_new_boot]]
         self.inventories[booted] = None
         said = self._said[at]
         is_news = (said != self.inventories[nodes]) & (said != None)  # noqa: E711 (element by element)
         self.inventories[nodes[is_news]] = said[is_news]
+
+    def _take_skew(self, nodes: Int64s, at: Int64s, *, is_new_boot: Flags) -> None:
+        skew_ms = self._skew_ms[at]
+        self.table[nodes, SKEW_MS] = skew_ms
+        since = self.table[nodes, SKEWED_SINCE_US]
+        since[is_new_boot] = 0
+        is_said = skew_ms != NO_SKEW
+        is_off = is_said & ((skew_ms >= SKEWED_MS) | (skew_ms <= -SKEWED_MS))
+        is_in_step = is_said & (skew_ms > -IN_STEP_MS) & (skew_ms < IN_STEP_MS)
+        begins = is_off & (since == 0)
+        since[begins] = self._beats.stored_at_us[at[begins]]
+        since[is_in_step] = 0
+        self.table[nodes, SKEWED_SINCE_US] = since
 
 
 def _texts(column: list[str] | list[str | None]) -> Texts:

@@ -24,8 +24,9 @@ from projections.beat_batch import fold_beat_batch
 from projections.beat_tables import forget_beats, write_beats, write_node_numbers, write_samples
 from projections.capacity_sums import CapacitySum, Group
 from projections.checkpoints import Checkpoint, Fresh, fresh, save_checkpoint
+from projections.claims import Claim
 from projections.directory import EVERY_NODE, NodeFilter
-from projections.fact_tables import Touched, write_facts, write_quarantine
+from projections.fact_tables import Touched, write_facts, write_quarantine, write_shared
 from projections.fold import fold_facts
 from projections.heartbeats import Heartbeat
 from projections.memory import Contacts, Memory
@@ -124,6 +125,15 @@ class Projection:
         """Return what a node's heartbeats say, registered or not; None where it never beat."""
         with self._lock:
             return self._memory.heartbeat(node_id)
+
+    def conditions_shared(self, node_id: NodeId) -> tuple[str, ...]:
+        """Return the conditions that a node has since another active one claims the same."""
+        return self._memory.conditions_shared(node_id)
+
+    def sharers(self, node_id: NodeId) -> dict[Claim, list[NodeId]]:
+        """Return of each claim that a node shares, by condition and text, which others make it."""
+        with self._lock:
+            return self._memory.sharers(node_id)
 
     def nodes(self, asked: NodeFilter = EVERY_NODE, *, after: str = "", limit: int) -> list[NodeState]:
         """Return the first nodes beyond `after` that fit, in order of their ids, all of one moment."""
@@ -250,12 +260,14 @@ class Projection:
         numbers = dict(zip(node_ids, found.tolist(), strict=True))
         known = memory.packed.keys() & folded.states.keys()
         touched = Touched(numbers, known, memory.moved(folded.nodes, numbers))
+        shared = memory.sharing_after(folded, numbers)
         with self._store.transaction() as transaction:
             write_node_numbers(transaction, new_nodes)
             sums = write_facts(transaction, folded, touched, announced=memory.announced)
+            write_shared(transaction, shared.conditions)
             save_checkpoint(transaction, batch.stream, reached, holes=new.holes)
         with self._lock:
-            memory.show_facts(folded, sums, numbers, new_nodes)
+            memory.show_facts(folded, sums, shared, numbers, new_nodes)
             self._reach(batch.stream, reached)
         return self._applied(new, reached, node_ids, len(folded.announcements), folded.counters)
 

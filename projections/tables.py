@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TABLES_VERSION = 4
+TABLES_VERSION = 5
 
 AMOUNT = "DECIMAL(38, 9)"
 """Exact for every amount that the log may hold: below 10^28, with nine places."""
@@ -61,6 +61,7 @@ HEARTBEAT = Table(
         "reordered": "BIGINT",
         "other_boot": "BIGINT",
         "skew_ms": "BIGINT",
+        "skewed_since": TIME,
     },
 )
 """Written with every beat, so it holds numbers only; the texts that seldom change are in `heartbeat_boot`."""
@@ -108,6 +109,8 @@ NODE = Table(
     },
 )
 """`packed` is the whole state, from which memory is loaded; the other columns are for SQL."""
+SHARED = Table("shared", {"number": "INTEGER", "conditions": TEXTS})
+"""The nodes that are not alone with what they claim, and the conditions that they have of it."""
 CAPACITY = Table(
     "capacity",
     {
@@ -257,6 +260,7 @@ TABLES = (
     HEARTBEAT_BOOT,
     USAGE_SAMPLE,
     NODE,
+    SHARED,
     CAPACITY,
     DEVICE,
     ALLOCATION,

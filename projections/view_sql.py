@@ -3,11 +3,17 @@
 NODES = """
     SELECT
         n.node_id, n.state, n.liveness, n.intent, n.schedulable, n.reasons, n.region, n.zone, n.pool, n.role,
-        n.hostname, n.display_name, n.architecture, n.labels, n.annotations, n.addresses, n.conditions,
+        n.hostname, n.display_name, n.architecture, n.labels, n.annotations, n.addresses,
+        list_concat(
+            n.conditions,
+            s.conditions,
+            CASE WHEN h.skewed_since IS NOT NULL AND n.retired_at IS NULL THEN ['clock_skew'] END
+        ) AS conditions,
         n.boot_id, n.machine_id, n.incarnation, n.dialect, n.native_id, n.interval_s, n.first_registered_at,
         n.registered_at, h.last_heartbeat_at, n.liveness_since, n.changed_at, n.retired_at, n.version
     FROM main.node AS n
     LEFT JOIN main.heartbeat AS h ON h.number = n.number
+    LEFT JOIN main.shared AS s ON s.number = n.number
 """
 
 NODE_HISTORY = """
@@ -74,7 +80,7 @@ USAGE_1H = """
 HEARTBEATS = """
     SELECT
         n.node_id, b.boot_id, h.last_heartbeat_at, h.last_seq, h.beat_seq, h.missed, h.duplicates,
-        h.reordered, h.other_boot, h.skew_ms, b.inventory
+        h.reordered, h.other_boot, h.skew_ms, h.skewed_since, b.inventory
     FROM main.heartbeat AS h
     JOIN main.node_number AS n ON n.number = h.number
     JOIN main.heartbeat_boot AS b ON b.number = h.number

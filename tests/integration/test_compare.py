@@ -52,6 +52,20 @@ def test_two_stores_of_one_log_are_equal_however_it_was_cut(tmp_path: Path) -> N
         assert (rows["nodes"], rows["usage"], rows["facts"]) == ((2, 2), (10, 10), (4, 4))
 
 
+def test_whether_a_clock_is_off_is_not_of_the_facts_and_what_nodes_share_is(tmp_path: Path) -> None:
+    log = placed([said(Registered(boot_id="b1", seq=1, hostname="h"), node) for node in NODES])
+    early = stored([Beat(N1, seq=2, sent_at="2026-05-01T11:00:00Z")])
+    late = stored([Beat(N1, seq=3, at_us=1, sent_at="2026-05-01T11:59:57Z")], first=2)
+    with opened(tmp_path / "a") as left, opened(tmp_path / "b") as right:
+        told(left, log, early, late)
+        told(right, log).apply(beats_batch(late, holes=((1, 1),)))
+        assert compared(left, right).is_equal
+
+        with closing(right.cursor()) as cursor:
+            cursor.execute("DELETE FROM main.shared WHERE number = 0")
+        assert unequal(compared(left, right)) == {"nodes"}
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [

@@ -401,6 +401,39 @@ def test_how_a_log_is_cut_into_batches_does_not_matter(log: Log, beats: list[Bea
         assert parts.cursors() == whole.cursors()
 
 
+def test_conditions_of_other_nodes_and_of_the_clock_are_kept_over_a_restart(tmp_path: Path) -> None:
+    query = "SELECT conditions FROM fleet.nodes ORDER BY node_id"
+    log = placed(
+        [
+            said(Registered(boot_id="b1", seq=1, hostname="h", addresses=("10.0.0.1",), gates=("d",)), N1),
+            said(Registered(boot_id="b1", seq=1, hostname="h", addresses=("10.0.0.1",)), N2),
+        ]
+    )
+    beats = stored([Beat(N2, "b1", 2, 0, sent_at="2026-05-01T11:00:00Z")])
+    shared = ["duplicate_address", "name_shared"]
+
+    with opened(tmp_path) as projection:
+        told(projection, log, beats)
+        assert asked(projection, query) == [(["warming", *shared],), ([*shared, "clock_skew"],)]
+    with opened(tmp_path) as projection:
+        assert asked(projection, query) == [(["warming", *shared],), ([*shared, "clock_skew"],)]
+        assert projection.conditions_shared(N1) == projection.conditions_shared(N2) == tuple(shared)
+        assert projection.sharers(N1) == {
+            ("duplicate_address", "10.0.0.1"): [N2],
+            ("name_shared", "h"): [N2],
+        }
+        beat = projection.heartbeat(N2)
+        assert beat is not None
+        assert beat.skewed_since == NOON
+
+        retired = placed([said(Retired(), N2)])[0]._replace(seq=3)
+        told(projection, [retired])
+
+        assert asked(projection, query) == [(["warming"],), ([],)]
+        assert projection.conditions_shared(N1) == ()
+        assert projection.sharers(N1) == {}
+
+
 @ON_DISK
 @given(fact_logs(max_size=16), st.lists(st.integers(1, 15), max_size=3))
 def test_the_tables_hold_what_the_pure_fold_makes(log: Log, cuts: list[int]) -> None:

@@ -71,6 +71,7 @@ def test_the_first_beat_is_taken_whatever_its_number() -> None:
         reordered=0,
         other_boot=0,
         skew_ms=None,
+        skewed_since=None,
         inventory="d1",
         previous_boots=(),
         used={"cpu": 2.5},
@@ -124,6 +125,37 @@ def test_the_clock_of_a_node_is_measured_against_the_brokers() -> None:
     silent = folded(Beat("n1", seq=1, sent_at="2026-05-01T12:00:01Z"), Beat("n1", seq=2)).heartbeat("n1")
 
     assert (ahead.skew_ms, behind.skew_ms, silent.skew_ms) == (1500, -86_400_002, None)
+
+
+def test_a_clock_that_is_far_off_is_said_once_and_until_it_is_well_in_step_again() -> None:
+    beats = [
+        Beat("n1", seq=seq, at_us=10_000_000 * seq, sent_at=_noon(10 * seq + skew_s))
+        for seq, skew_s in enumerate((0, 4.9, -5.0, 4.0, -3600, 2.1, 1.9, 4.9))
+    ]
+
+    found = []
+    memory = Memory()
+    for at, one in enumerate(stored(beats)):
+        memory.apply(beats_batch([one._replace(seq=at + 1)]))
+        since = memory.heartbeat("n1").skewed_since
+        found.append(since and (since - NOON).total_seconds())
+
+    assert found == [None, None, 20.0, 20.0, 20.0, 20.0, None, None]
+
+
+def test_a_beat_that_does_not_say_when_it_was_sent_leaves_the_clock_as_it_was_judged() -> None:
+    beats = [
+        Beat("n1", "b1", 1, sent_at=_noon(-60)),
+        Beat("n1", "b1", 2, at_us=1),
+        Beat("n1", "b2", 1, at_us=2),
+    ]
+
+    assert folded(*beats[:2]).heartbeat("n1").skewed_since == NOON
+    assert folded(*beats).heartbeat("n1").skewed_since is None
+
+
+def _noon(after_s: float) -> str:
+    return (NOON + timedelta(seconds=after_s)).isoformat()
 
 
 def test_gaps_of_any_length_never_overflow_the_counter() -> None:

@@ -1,0 +1,95 @@
+"""What an active node calls its own that only one should: addresses, names, its hardware (floor 2, pure).
+
+None of these is identity, so two nodes may claim the same, and both go on. It is worth knowing: each of them
+has a condition then (`projections.sharing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from projections.state import NodeState
+
+DUPLICATE_ADDRESS = "duplicate_address"
+MACHINE_ID_SHARED = "machine_id_shared"
+NAME_SHARED = "name_shared"
+SHARED_CONDITIONS = (DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED)
+"""In the order in which a node has them."""
+
+MEMO = 4096
+# Addresses of version 6 that were spelled anew: every node of a batch that changes something else has them.
+_LOCAL_4 = ("127.", "169.254.", "0.0.0.0")
+
+Claim = tuple[str, str]
+"""The condition of a node that is not alone with it, and the text that it claims."""
+
+
+class ClaimsChanged(NamedTuple):
+    """What a node claimed before a batch, and what after it; both without repetition."""
+
+    before: tuple[Claim, ...]
+    after: tuple[Claim, ...]
+
+
+def claims(state: NodeState) -> tuple[Claim, ...]:
+    """Return what a node claims; a retired one claims nothing."""
+    if state.retirement is not None and state.retired_at is not None:
+        return ()
+    return claims_of(
+        addresses=state.addresses,
+        machine_id=state.machine_id,
+        names=(state.hostname, state.effective_display_name),
+    )
+
+
+def claims_of(
+    *, addresses: Iterable[str], machine_id: str | None, names: Iterable[str | None]
+) -> tuple[Claim, ...]:
+    """Return what a node that says this claims, without repetition.
+
+    A hostname and a display name are one kind of name. Addresses that mean another machine on every machine
+    (loopback, link-local, unspecified) claim nothing.
+    """
+    found = {(DUPLICATE_ADDRESS, own): None for one in addresses if (own := _own_address(one))}
+    if machine_id:
+        found[MACHINE_ID_SHARED, machine_id] = None
+    for name in names:
+        if name:
+            found[NAME_SHARED, name] = None
+    return tuple(found)
+
+
+def changed_claims(old: NodeState | None, new: NodeState) -> ClaimsChanged | None:
+    """Return what a node claimed and claims, None where that is the same."""
+    if old is None:
+        after = claims(new)
+        return ClaimsChanged((), after) if after else None
+    if (
+        old.inventory_seq == new.inventory_seq
+        and old.machine_id == new.machine_id
+        and old.declared is new.declared
+        and old.retirement is new.retirement
+        and old.incarnation == new.incarnation
+    ):
+        return None
+    changed = ClaimsChanged(claims(old), claims(new))
+    return None if changed.before == changed.after else changed
+
+
+def _own_address(text: str) -> str | None:
+    """Return an address in its one spelling; None for one that belongs to every machine."""
+    if ":" in text:
+        return _own_address_6(text)
+    return None if not text or text.startswith(_LOCAL_4) else text
+
+
+@lru_cache(MEMO)
+def _own_address_6(text: str) -> str | None:
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text  # an address with a port, or no address at all: it is compared as it is written
+    return None if address.is_loopback or address.is_link_local or address.is_unspecified else str(address)
