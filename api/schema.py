@@ -1,6 +1,8 @@
 """The OpenAPI and AsyncAPI documents, made from the routes and committed under `docs/schema/` (floor 3).
 
-    python -m api.schema docs/schema      writes openapi.json and asyncapi.json, a test compares them
+    python -m api.schema docs/schema      writes them, a test compares them
+
+The native routes have openapi.json, the questions over NATS asyncapi.json, a dialect openapi.<dialect>.json.
 
 FastStream documents questions and published messages; what it leaves out of a document (replies, parameters
 of addresses, the questions of `nats.micro`) is added here.
@@ -23,6 +25,7 @@ from api.answers import Answers
 from api.app import API_VERSION, DESCRIPTION, TITLE, create_app
 from api.auth import OPEN_PATHS
 from api.capacity_models import CapacityAnswer
+from api.dialects.document import document as dialect_document
 from api.models import Problem
 from api.nats_questions import subscribe
 from api.node_models import NodeAnswer, NodeAtAnswer, NodesAnswer
@@ -105,6 +108,8 @@ def documents() -> dict[str, str]:
         try:
             service = Service(projection=projection, readings=dict, version="", nats_url="")
             made = {"openapi.json": openapi_document(service), "asyncapi.json": asyncapi_document(service)}
+            for dialect in create_app(service).state.dialects:
+                made[f"openapi.{dialect.name}.json"] = dialect_document(dialect, version=API_VERSION)
         finally:
             projection.close()
     return {name: json.dumps(document, indent=2, sort_keys=True) + "\n" for name, document in made.items()}
