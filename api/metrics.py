@@ -133,10 +133,17 @@ async def _read(answers: Answers) -> _Read:
         "1 while silence is judged and one grace was watched",
         value=answers.service.liveness_mode() == "watching",
     )
+    announced = CounterMetricFamily(
+        "fleetfold_announcer",
+        "What announcing came to: announced, batches, lost_races with another one, other_logs, searches",
+        labels=["what"],
+    )
+    for what, count in answers.service.announcer_counts().items():
+        announced.add_metric([what], count)
     commits = CounterMetricFamily(
         "fleetfold_commits", "Transactions of the projection", value=answers.positions.commits
     )
-    return _Read([nodes, rejected, said, watches, commits, *_reading(answers)])
+    return _Read([nodes, rejected, said, watches, announced, commits, *_reading(answers)])
 
 
 def _reading(answers: Answers) -> list[Metric]:

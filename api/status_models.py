@@ -13,7 +13,7 @@ class StreamStatus(Shape):
     """How one stream is read and folded."""
 
     epoch: str | None
-    seq: int | None = Field(description="the last record folded; null: this process does not fold it")
+    seq: int | None = Field(description="the last record folded; null: CHANGES is written, not folded")
     head: int | None = Field(description="the last record that the broker said it holds")
     pending: int | None = Field(description="records up to `head` that are not folded yet")
     lag_ms: int | None

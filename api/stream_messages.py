@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from events.amounts import Amount
 from events.registry import REGISTRY, FactType
-from events.subjects import ROOT
+from events.subjects import ROOT, log_subject
 
 if TYPE_CHECKING:
     from faststream.nats import NatsBroker
@@ -19,6 +19,7 @@ PARAMETERS = {
     "zone": "the zone after a ~, encoded like a node id",
     "kind": "what sort of change: state, capacity, identity, lifecycle, …",
     "detail": "which change: lost, changed, replaced, …",
+    "log_detail": "epoch, or rewound",
 }
 NODE = "{node}"
 
@@ -29,7 +30,7 @@ class Event(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     specversion: Literal["1.0"] = "1.0"
-    id: str = Field(description="the event's own id; also the header Nats-Msg-Id")
+    id: str = Field(description="the event's own id; of a fact also the header Nats-Msg-Id")
     source: str
     subject: str = Field(description="the node id (or the zone) as it is, not encoded")
     time: datetime
@@ -51,19 +52,60 @@ class Heartbeat(BaseModel):
 
 
 class Announced(BaseModel):
-    """What changed about a node: the members that differ, before and after, and the fact that did it."""
+    """What became different about a node, before and after, and the fact that did it."""
 
+    node_id: str
+    kind: str
+    detail: str
+    before: dict[str, Any] | None = Field(description="null: there was nothing, or it is `omitted`")
+    after: dict[str, Any] | None
+    omitted: list[Literal["before", "after"]] = Field(
+        default_factory=list, description="what would be too long for a message: ask the API"
+    )
     cause_seq: int = Field(description="the fact's position in FLEET")
-    before: dict[str, Any] | None
-    after: dict[str, Any]
+    n: int = Field(description="counts the announcements of that fact, from 0")
+    cause_type: str
+    cause_at: datetime = Field(description="when the broker stored the fact")
     actor: str
     reason: str
+    cursor: str = Field(description="the position after it: also the event's id, and `after` of the API")
 
 
 class Announcement(Event):
-    """An announcement; its id is made of FLEET's epoch, the cause's position and a number."""
+    """What changed about a node. Its id is FLEET's epoch, the position of its cause and a number."""
 
+    id: str = Field(description="<epoch>/<cause_seq>/<n>: the same announcement never has two")
+    type: str = Field(description="fleetfold.node.<kind>.<detail>.v1")
     data: Announced
+
+
+class Whereabouts(BaseModel):
+    """A life of FLEET and a position in it."""
+
+    epoch: str
+    cursor: str
+
+
+class LogTold(BaseModel):
+    """Which log it was and is. Whoever follows takes a snapshot and goes on after `cursor`."""
+
+    node_id: None
+    kind: Literal["log"]
+    detail: Literal["epoch", "rewound"]
+    before: Whereabouts = Field(description="up to where was announced")
+    after: Whereabouts = Field(description="after where announcing goes on")
+    cause_at: datetime | None
+    actor: str
+    reason: str
+    cursor: str
+
+
+class LogAnnouncement(Event):
+    """FLEET was made again (`log.epoch`) or went back (`log.rewound`); follow anew, from a snapshot."""
+
+    type: Literal["fleetfold.log.epoch.v1", "fleetfold.log.rewound.v1"]
+    subject: str = Field("", description="left out: it is about no node")
+    data: LogTold
 
 
 def declare(broker: NatsBroker) -> None:
@@ -83,6 +125,12 @@ def declare(broker: NatsBroker) -> None:
         title="change",
         description=_first_line(Announced),
         schema=Announcement,
+    )
+    broker.publisher(
+        log_subject("{log_detail}"),
+        title="log",
+        description=_first_line(LogAnnouncement),
+        schema=LogAnnouncement,
     )
 
 

@@ -216,27 +216,31 @@ class Announcer:
         if page is None:
             self._place = None
             return
-        if page.reached.seq < place.cursor.seq:
-            await self._committed_or(AGAIN_S)  # the tables are folded anew, and are not there yet
-            return
-        if page.changes:
-            if time.monotonic() - self._verified_at > TRUSTED_S and not await self._is_still(nc, place):
-                self._place = None
+        if page.reached.epoch and page.reached.seq >= place.cursor.seq:
+            place = await self._append(nc, place, page)
+            if not page.is_last:
                 return
-            for batch in batches_of([encode(announcement) for announcement in page.changes]):
-                last_seq = await append_changes(nc, batch, last_seq=place.last_seq)
-                self._verified_at = time.monotonic()
-                self._counts["announced"] += len(batch)
-                self._counts["batches"] += 1
-                place = replace(place, last_seq=last_seq, cursor=batch[-1].cursor, number=None)
-                self._place = self._shown = place
-        self._place = self._shown = replace(place, cursor=page.after, number=page.number)
-        if not page.is_last:
-            return
+        # Else the tables are folded anew and are not there yet: nothing is due.
         if not self._wake.is_set():
             self._due_since = None
-        if not await self._committed_or(LOOK_EVERY_S) and not await self._is_still(nc, self._place):
+        if not await self._committed_or(LOOK_EVERY_S) and not await self._is_still(nc, place):
             self._place = None
+
+    async def _append(self, nc: Client, place: Place, page: ChangesPage) -> Place:
+        """Append a page; return the place after it. Raises AppendRefusedError."""
+        is_old = time.monotonic() - self._verified_at > TRUSTED_S
+        if page.changes and is_old and not await self._is_still(nc, place):
+            raise AppendRefusedError(f"{place.last_seq} is its end no more", is_lost_race=True)
+        for batch in batches_of([encode(announcement) for announcement in page.changes]):
+            last_seq = await append_changes(nc, batch, last_seq=place.last_seq)
+            self._verified_at = time.monotonic()
+            self._counts["announced"] += len(batch)
+            self._counts["batches"] += 1
+            place = replace(place, last_seq=last_seq, cursor=batch[-1].cursor, number=None)
+            self._place = self._shown = place
+        place = replace(place, cursor=page.after, number=page.number)
+        self._place = self._shown = place
+        return place
 
     def _page(self, place: Place) -> ChangesPage | None:
         """Return what comes after a place; None where the tables are others than it was found in."""

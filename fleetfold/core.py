@@ -1,7 +1,7 @@
-"""The core process wired together: connection, streams, projection, projector, evaluator, API (floor 4).
+"""The core process wired together: connection, streams, projection, what works on it, API (floor 4).
 
-Everything that is opened here is closed here, in the opposite order. Projector and evaluator run on threads
-of their own; this module and the API share the main thread's event loop.
+Everything that is opened here is closed here, in the opposite order. Projector, evaluator and announcer run
+on threads of their own; this module and the API share the main thread's event loop.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from nats.aio.client import Client
 
 from api.app import create_app
 from api.service import Replica, Service
+from consumers.announcer import Announcer
 from consumers.deliveries import new_client
 from consumers.ending import close
 from consumers.evaluator import Evaluator
 from consumers.projector import Projector
 from events.stream_admin import ensure_streams
+from events.streams import CHANGES_NAME
 from fleetfold.connection import connect
 from fleetfold.dialect_settings import dialect_rules
 from fleetfold.http_server import HttpServer
 from fleetfold.interpreter import tune
-from fleetfold.readings import folded, is_caught_up, readings
+from fleetfold.readings import announcing, folded, is_caught_up, readings
 from fleetfold.settings import token_of
 from fleetfold.version import version
 from projections.projection import Projection
@@ -87,7 +89,10 @@ class Core:
         await self._projector.start()
         self._closing.push_async_callback(evaluator.stop)
         await evaluator.start()
-        self._service = self._made_service(projection, nc, evaluator)
+        announcer = Announcer(projection, self._connect_announcer)
+        self._closing.push_async_callback(announcer.stop)
+        await announcer.start()
+        self._service = self._made_service(projection, nc, evaluator, announcer)
         self._server = HttpServer(create_app(self._service), self._listener)
         self._closing.push_async_callback(self._server.stop)
         await self._server.start()
@@ -142,18 +147,24 @@ class Core:
     async def _connect_evaluator(self) -> Client:
         return await connect(self._nats_url, name="fleetfold evaluator")
 
-    def _made_service(self, projection: Projection, nc: Client, evaluator: Evaluator) -> Service:
+    async def _connect_announcer(self) -> Client:
+        return await connect(self._nats_url, name="fleetfold announcer")
+
+    def _made_service(
+        self, projection: Projection, nc: Client, evaluator: Evaluator, announcer: Announcer
+    ) -> Service:
         projector = self._projector
         assert projector is not None, "the service shows what is read"
         return Service(
             projection=projection,
-            readings=lambda: readings(projector),
+            readings=lambda: {**readings(projector), CHANGES_NAME: announcing(announcer)},
             version=version(),
             nats_url=self._nats_url,
             nc=nc,
             admin_token=token_of(self._settings),
             liveness_mode=evaluator.mode,
             liveness_counts=lambda: evaluator.status().counts,
+            announcer_counts=lambda: announcer.status().counts,
             outlook=evaluator.outlook,
             replica=self._replica,
             dialects=dialect_rules(self._settings),

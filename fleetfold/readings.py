@@ -6,16 +6,41 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from api.read_streams import READ_STREAMS
-from api.service import StreamReading
+from api.service import ReadingState, StreamReading
+from events.streams import CHANGES_NAME
 
 if TYPE_CHECKING:
+    from consumers.announcer import Announcer
     from consumers.following import StreamStatus
     from consumers.projector import Projector
+
+_STATES: dict[str, ReadingState] = {
+    "starting": "starting",
+    "announcing": "reading",
+    "waiting": "waiting",
+    "stopped": "stopped",
+}
 
 
 def readings(projector: Projector) -> Mapping[str, StreamReading]:
     """Return one reading for each stream; costs microseconds, from any thread."""
     return {name: _reading(status) for name, status in projector.status().streams.items()}
+
+
+def announcing(announcer: Announcer) -> StreamReading:
+    """Return how the stream that is written goes, in the words of those that are read.
+
+    Its head is the last announcement, and its lag for how long the oldest that is due has waited.
+    """
+    status = announcer.status()
+    return StreamReading(
+        stream=CHANGES_NAME,
+        epoch=status.epoch,
+        head=status.seq,
+        lag_ms=status.lag_ms,
+        state=_STATES[status.state],
+        last_error=status.last_error,
+    )
 
 
 def is_caught_up(projector: Projector) -> bool:
