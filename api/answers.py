@@ -99,15 +99,24 @@ class Answer:
 
     body: bytes
     headers: dict[str, str]
+    status: int = 200
 
     def http(self) -> Response:
-        """Return it as a 200."""
-        return Response(self.body, media_type="application/json", headers=self.headers)
+        """Return it as an HTTP answer."""
+        return Response(
+            self.body, status_code=self.status, media_type="application/json", headers=self.headers
+        )
 
 
-def answer(members: Mapping[str, object], as_of: AsOf, *, headers: Mapping[str, str] | None = None) -> Answer:
+def answer(
+    members: Mapping[str, object],
+    as_of: AsOf,
+    *,
+    headers: Mapping[str, str] | None = None,
+    status: int = 200,
+) -> Answer:
     """Return an answer of the members and their `as_of`; `x-lag-ms` repeats the lag where it is known."""
     beside = dict(headers or {})
     if as_of.lag_ms is not None:
         beside["x-lag-ms"] = str(as_of.lag_ms)
-    return Answer(dumps({**members, "as_of": as_of.members()}), beside)
+    return Answer(dumps({**members, "as_of": as_of.members()}), beside, status)

@@ -48,7 +48,7 @@ def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None 
         "annotations": state.effective_annotations,
         "addresses": state.addresses,
         "conditions": derived.conditions,
-        "holds": [_hold(hold) for hold in state.standing_holds],
+        "holds": [hold_item(hold) for hold in state.standing_holds],
         "allocations": [_allocation(given) for given in state.standing_allocations],
         "leaving": state.leaving._asdict() if state.leaving else None,
         "boot_id": state.boot_id,
@@ -90,6 +90,19 @@ def resource_item(one: ResourceCapacity, used: float | None) -> dict[str, object
     }
 
 
+def hold_item(hold: Hold) -> dict[str, object]:
+    """Return a hold's members as `api.node_models.Hold` documents them."""
+    return {
+        "kind": hold.kind,
+        "owner": hold.owner,
+        "actor": hold.actor,
+        "reason": hold.reason,
+        "since": hold.at,
+        "until": hold.until,
+        "sticky": hold.sticky,
+    }
+
+
 def _heartbeats(beat: Heartbeat) -> dict[str, object]:
     return {
         "boot_id": beat.boot_id,
@@ -99,18 +112,6 @@ def _heartbeats(beat: Heartbeat) -> dict[str, object]:
         "reordered": beat.reordered,
         "other_boot": beat.other_boot,
         "skew_ms": beat.skew_ms,
-    }
-
-
-def _hold(hold: Hold) -> dict[str, object]:
-    return {
-        "kind": hold.kind,
-        "owner": hold.owner,
-        "actor": hold.actor,
-        "reason": hold.reason,
-        "since": hold.at,
-        "until": hold.until,
-        "sticky": hold.sticky,
     }
 
 

@@ -53,6 +53,7 @@ UNKNOWN_PARAMETER = Kind("unknown_parameter", 400, "A parameter is not known her
 INVALID_CURSOR = Kind("invalid_cursor", 400, "The cursor is not one of ours")
 INVALID_NODE_ID = Kind("invalid_node_id", 400, "The text cannot be a node id")
 INVALID_BODY = Kind("invalid_body", 400, "The body cannot be read")
+TOO_MANY_NODES = Kind("too_many_nodes", 400, "The selection is too large for one request")
 REFUSED = Kind("refused", 409, "The request is not allowed")
 UNAUTHORIZED = Kind("unauthorized", 401, "A token is needed")
 UNKNOWN_ROUTE = Kind("unknown_route", 404, "There is no such route")
@@ -69,7 +70,8 @@ POSITION_NOT_REACHED = Kind("position_not_reached", 504, "The position was not r
 REQUEST_REFUSED = Kind("http_error", 400, "The request cannot be served")
 
 KINDS = (
-    INVALID_PARAMETER, UNKNOWN_PARAMETER, INVALID_CURSOR, INVALID_NODE_ID, INVALID_BODY, REFUSED,
+    INVALID_PARAMETER, UNKNOWN_PARAMETER, INVALID_CURSOR, INVALID_NODE_ID, INVALID_BODY,
+    TOO_MANY_NODES, REFUSED,
     UNAUTHORIZED, UNKNOWN_ROUTE, UNKNOWN_NODE, METHOD_NOT_ALLOWED, VERSION_CONFLICT, NODE_RETIRED,
     OVERSIZED, INTERNAL, NOT_READY, BROKER_UNAVAILABLE, STORE_UNAVAILABLE, POSITION_NOT_REACHED,
     REQUEST_REFUSED, *(Kind(err.code, err.status, err.title) for err in SQL_PROBLEMS),

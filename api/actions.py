@@ -1,0 +1,137 @@
+"""What operators do with one node: `POST /nodes/{id}/actions`, and the same over NATS (floor 3).
+
+What is allowed, `projections.transitions` says. It decides on the newest folded state, and what it writes is
+appended under that version; so an answer tells of the node as it then is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from fastapi import APIRouter, Header, Response
+
+from api.change_models import ChangedNodeAnswer
+from api.changed import Changed, Outcome, changed_node, event_id_of, foreseen
+from api.nodes import IdInPath
+from api.problems import REFUSED, UNKNOWN_NODE, ProblemError
+from api.routing import native_router, node_in_path
+from api.said import OPERATOR, ActionBody, Decision
+from projections.situations import Wish
+from projections.transitions import Decided, decide, workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from api.answers import Answer, Answers
+    from api.writing import Writer
+    from events.facts import FactData
+    from events.ids import NodeId
+    from projections.state import NodeState
+
+ActorHeader = Annotated[
+    str | None, Header(alias="X-Fleetfold-Actor", description="who decides, where the body does not say")
+]
+RequestHeader = Annotated[
+    str | None, Header(alias="X-Request-Id", description="`request_id`, where the body does not say")
+]
+Told = TypeVar("Told", bound=Decision)
+
+
+def router(answers: Answers, writer: Writer) -> APIRouter:
+    """Return the route of actions on one node."""
+    routes = native_router(tag="operators")
+
+    @routes.post(
+        "/nodes/{node_id}/actions",
+        response_model=ChangedNodeAnswer,
+        summary="Hold, release, retire or restore a node",
+    )
+    async def post_action(
+        node_id: IdInPath, asked: ActionBody, actor: ActorHeader = None, request_id: RequestHeader = None
+    ) -> Response:
+        told = named(asked, actor=actor, request_id=request_id)
+        return (await act(answers, writer, node_in_path(node_id), told)).http()
+
+    return routes
+
+
+async def act(answers: Answers, writer: Writer, node_id: NodeId, asked: ActionBody) -> Answer:
+    """Do what is asked, and answer with the node; raise unknown_node or refused."""
+    wish = wish_of(asked)
+    if asked.dry_run:
+        state = answers.projection.node(node_id)
+        decided = accepted(answers, node_id, state, wish)
+        assert state is not None, "an unknown node is refused"
+        after = None if decided.fact is None else foreseen(state, decided.fact)
+        return changed_node(answers, state, state, change_of(decided, (), is_dry_run=True), after=after)
+    decided, before, state, seqs = await done(answers, writer, node_id, wish)
+    return changed_node(answers, before, state, change_of(decided, seqs))
+
+
+async def done(
+    answers: Answers, writer: Writer, node_id: NodeId, wish: Wish
+) -> tuple[Decided, NodeState, NodeState, Sequence[int]]:
+    """Do what is wished; return what was decided, the node before and after, and the facts' positions."""
+    last: list[Decided] = []
+
+    def facts(state: NodeState | None) -> list[FactData]:
+        last[:] = [accepted(answers, node_id, state, wish)]
+        return [] if last[0].fact is None else [last[0].fact]
+
+    event_id = event_id_of(node_id, wish.request_id, *wish)
+    written = await writer.write(node_id, facts, event_id=event_id)
+    assert written.before is not None, "an unknown node is refused"
+    assert written.state is not None, "it was decided about"
+    return last[0], written.before, written.state, written.seqs
+
+
+def accepted(answers: Answers, node_id: NodeId, state: NodeState | None, wish: Wish) -> Decided:
+    """Return what is decided about a node; raise the problem of a refusal."""
+    decided = decide(state, wish)
+    if decided.rule.outcome != "refused":
+        return decided
+    if state is None:
+        raise ProblemError(
+            UNKNOWN_NODE,
+            f"no fact was ever about {node_id!r}: {decided.instead}",
+            members={"id": node_id, "as_of": answers.as_of().members()},
+        )
+    raise ProblemError(
+        REFUSED,
+        f"{wish.action} of {node_id!r}: {decided.says}: {decided.instead}",
+        members={
+            "id": node_id,
+            "action": wish.action,
+            "situation": decided.rule.situation,
+            "instead": decided.instead,
+            "owners": [hold.owner for hold in decided.in_the_way],
+            "workloads": workloads(state) if decided.rule.situation == "has_workloads" else [],
+            "as_of": answers.as_of().members(),
+        },
+    )
+
+
+def wish_of(asked: ActionBody) -> Wish:
+    """Return what a body asks for."""
+    return Wish(
+        action=asked.action,
+        owner=asked.owner,
+        actor=asked.actor or OPERATOR,
+        reason=asked.reason,
+        request_id=asked.request_id or "",
+        until=asked.until,
+        sticky=asked.sticky,
+        force=asked.force,
+    )
+
+
+def change_of(decided: Decided, seqs: Sequence[int], *, is_dry_run: bool = False) -> Changed:
+    """Return what was decided as answers tell it."""
+    outcome: Outcome = "done" if decided.fact is not None else "no_change"
+    return Changed(outcome, decided.says, decided.follows, seqs, is_dry_run)
+
+
+def named(asked: Told, *, actor: str | None, request_id: str | None) -> Told:
+    """Return a body with the headers in the place of what it leaves out."""
+    beside = {"actor": asked.actor or actor or None, "request_id": asked.request_id or request_id or None}
+    return asked.model_copy(update=beside)

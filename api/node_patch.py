@@ -1,0 +1,114 @@
+"""What operators declare of a node: `PATCH /nodes/{id}`, and the same over NATS (floor 3).
+
+`If-Match` with the ETag that was read makes the change conditional: where the node is at another version, it
+is a 412 `version_conflict` with both. Several members are stored together or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from api.actions import ActorHeader, RequestHeader, named
+from api.change_models import ChangedNodeAnswer
+from api.changed import Changed, changed_node, event_id_of
+from api.declaring import consequences, declarations
+from api.nodes import IdInPath, known, refuse_retired
+from api.problems import INVALID_PARAMETER, VERSION_CONFLICT, ProblemError
+from api.routing import native_router, node_in_path
+from api.said import OPERATOR, PatchBody
+from events.errors import ConflictError
+
+if TYPE_CHECKING:
+    from api.answers import Answer, Answers
+    from api.writing import Writer
+    from events.facts import FactData
+    from events.ids import NodeId
+    from projections.state import NodeState
+
+IfMatch = Annotated[
+    str | None, Header(alias="If-Match", description="the ETag that was read; else whatever it is by now")
+]
+_ETAG = re.compile(r'\s*"([0-9]{1,19})"\s*')
+
+
+def router(answers: Answers, writer: Writer) -> APIRouter:
+    """Return the route that declares."""
+    routes = native_router(tag="operators")
+
+    @routes.patch(
+        "/nodes/{node_id}",
+        response_model=ChangedNodeAnswer,
+        summary="Declare labels, annotations, a display name, a reservation",
+    )
+    async def patch_node(
+        node_id: IdInPath,
+        asked: PatchBody,
+        if_match: IfMatch = None,
+        actor: ActorHeader = None,
+        request_id: RequestHeader = None,
+    ) -> Response:
+        told = named(asked, actor=actor, request_id=request_id)
+        version = version_of(if_match)
+        return (await declare(answers, writer, node_in_path(node_id), told, version=version)).http()
+
+    return routes
+
+
+async def declare(
+    answers: Answers, writer: Writer, node_id: NodeId, asked: PatchBody, *, version: int | None
+) -> Answer:
+    """Declare what is asked, and answer with the node.
+
+    Raises unknown_node, node_retired, and version_conflict (412) where it is not at `version`.
+    """
+    known(answers, node_id, answers.as_of())
+    actor = asked.actor or OPERATOR
+
+    def facts(state: NodeState | None) -> list[FactData]:
+        as_of = answers.as_of()
+        now = known(answers, node_id, as_of) if state is None else state
+        refuse_retired(answers, now, as_of)
+        return declarations(now, asked, actor=actor)
+
+    event_id = event_id_of(node_id, asked.request_id or "", asked.model_dump(exclude_unset=True))
+    try:
+        written = await writer.write(node_id, facts, expect=version, event_id=event_id)
+    except ConflictError as err:
+        if version is None:
+            raise
+        raise ProblemError(
+            VERSION_CONFLICT,
+            str(err),
+            status=412,
+            members={"expected": version, "found": err.found, "as_of": answers.as_of().members()},
+        ) from err
+    assert written.before is not None, "an unknown node is refused"
+    assert written.state is not None, "it was declared about"
+    return changed_node(answers, written.before, written.state, _change(written.before, asked, written.seqs))
+
+
+def version_of(if_match: str | None) -> int | None:
+    """Return the version that a header names, None for none or `*`; raise invalid_parameter for another.
+
+    A weak tag or one that no node ever had is refused too, since it could never match.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(if_match)
+    if found is None:
+        raise ProblemError(
+            INVALID_PARAMETER,
+            'If-Match: one ETag as an answer gave it, such as "17", or *',
+            members={"parameter": "If-Match"},
+        )
+    return int(found[1])
+
+
+def _change(before: NodeState, asked: PatchBody, seqs: tuple[int, ...]) -> Changed:
+    follows = consequences(before, asked)
+    if seqs:
+        return Changed("done", "it is declared", follows, seqs)
+    return Changed("no_change", "it is declared so already", follows)
