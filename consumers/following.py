@@ -1,4 +1,7 @@
-"""One stream on its way into the projection: read on this loop, folded on the writer thread (floor 3)."""
+"""One stream on its way into the projection: read on this loop, committed on the writer thread (floor 3).
+
+Facts are folded on a thread of their own, one batch ahead of the writer.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from consumers.generation import SILENCE_S
 from consumers.reader import BatchReader, ReaderCounts
 from events.errors import BrokerUnavailableError, FleetfoldError, LogGapError, StoreError
 from events.log import Batch, Cursor
+from projections.ahead import FoldedAhead
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -28,11 +32,14 @@ log = logging.getLogger(__name__)
 State = Literal["starting", "reading", "waiting", "stopped"]
 Connect = Callable[[], "Awaitable[Client]"]
 """Gives a connected client that came from `consumers.deliveries.new_client`."""
+Work = Batch | FoldedAhead
 
 CONNECT_AGAIN_S = 0.5
 STORE_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 # A full disk needs a person; the last pause is how long it takes at most until we notice that there was one.
 GAP_PAUSE_S = 30.0
+FOLDED_AHEAD = 2
+# One batch is committed while the next is folded.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +86,18 @@ class Following:
     """The reading of one stream, over any number of connections, readers and restarts."""
 
     def __init__(
-        self, plan: StreamPlan, projection: Projection, *, connect: Connect, writer: Executor
+        self,
+        plan: StreamPlan,
+        projection: Projection,
+        *,
+        connect: Connect,
+        writer: Executor,
+        folder: Executor | None = None,
     ) -> None:
         self.stream = plan.stream
         self.last_error = ""
-        self._plan, self._projection, self._connect, self._writer = plan, projection, connect, writer
+        self._plan, self._projection, self._connect = plan, projection, connect
+        self._writer, self._folder = writer, folder
         self._nc: Client | None = None
         self._connecting_since: float | None = None
         self._reader: BatchReader | None = None
@@ -206,7 +220,7 @@ class Following:
         return self._nc
 
     async def _read_and_fold(self, nc: Client) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._writer, _nothing)  # what is being folded, is
+        await self._finish_threads()
         reader = BatchReader(
             nc,
             self.stream,
@@ -216,8 +230,14 @@ class Following:
             linger_s=self._plan.linger_s,
         )
         self._reader = reader
-        queue: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
-        tasks = [asyncio.create_task(self._read(reader, queue)), asyncio.create_task(self._fold(queue))]
+        batches: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
+        folded: asyncio.Queue[Work] = asyncio.Queue()
+        uncommitted = asyncio.Semaphore(FOLDED_AHEAD)
+        tasks = [
+            asyncio.create_task(self._read(reader, batches)),
+            asyncio.create_task(self._fold(batches, folded, uncommitted)),
+            asyncio.create_task(self._commit(folded, uncommitted)),
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -234,13 +254,34 @@ class Following:
             self._in_hand.append(batch)
             await queue.put(batch)
 
-    async def _fold(self, queue: asyncio.Queue[Batch]) -> None:
+    async def _finish_threads(self) -> None:
+        """Wait for what a reader before this one had begun, and forget what it left uncommitted."""
+        loop = asyncio.get_running_loop()
+        if self._folder is not None:
+            await loop.run_in_executor(self._folder, _nothing)
+        await loop.run_in_executor(self._writer, _nothing)
+        if self._folder is not None:
+            self._projection.drop_ahead()
+
+    async def _fold(
+        self, batches: asyncio.Queue[Batch], folded: asyncio.Queue[Work], uncommitted: asyncio.Semaphore
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = await batches.get()
+            await uncommitted.acquire()
+            work: Work = batch
+            if self._folder is not None:
+                work = await loop.run_in_executor(self._folder, self._projection.fold_ahead, batch)
+            folded.put_nowait(work)
+
+    async def _commit(self, folded: asyncio.Queue[Work], uncommitted: asyncio.Semaphore) -> None:
         loop, failures = asyncio.get_running_loop(), 0
         while True:
-            batch = await queue.get()
+            work = await folded.get()
             while True:
                 try:
-                    await loop.run_in_executor(self._writer, self._projection.apply, batch)
+                    await loop.run_in_executor(self._writer, self._projection.apply, work)
                 except StoreError as err:
                     if err.is_fatal:
                         raise
@@ -252,8 +293,8 @@ class Following:
             failures = 0
             self._is_stopped, self.last_error = False, ""
             self._heard_at = time.monotonic()
-            if self._in_hand and self._in_hand[0] is batch:
-                self._in_hand.pop(0)
+            self._in_hand.pop(0)
+            uncommitted.release()
 
     def _remember(self, counts: ReaderCounts) -> None:
         before = self._before

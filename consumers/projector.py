@@ -63,9 +63,17 @@ class Projector:
     ) -> None:
         self._projection = projection
         self._writer: Executor = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._folder: Executor = ThreadPoolExecutor(1, thread_name_prefix="folder")
         self._positions = Positions(projection)
         self._followings = {
-            plan.stream: Following(plan, projection, connect=connect, writer=self._writer) for plan in plans
+            plan.stream: Following(
+                plan,
+                projection,
+                connect=connect,
+                writer=self._writer,
+                folder=self._folder if plan.stream == FLEET_NAME else None,
+            )
+            for plan in plans
         }
         self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -86,6 +94,7 @@ class Projector:
             call_soon(loop, stop.set)
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._folder.shutdown)
         await asyncio.to_thread(self._writer.shutdown)
         self._positions.close()
 

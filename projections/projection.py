@@ -20,6 +20,7 @@ from events.ids import NodeId
 from events.log import Batch, Cursor, Int64s
 from events.moments import from_us
 from events.streams import BEATS_NAME, FLEET_NAME
+from projections.ahead import Ahead, FoldedAhead
 from projections.beat_batch import fold_beat_batch
 from projections.beat_tables import forget_beats, write_beats, write_node_numbers, write_samples
 from projections.capacity_sums import CapacitySum, Group
@@ -27,7 +28,6 @@ from projections.checkpoints import Checkpoint, Fresh, fresh, save_checkpoint
 from projections.claims import Claim
 from projections.directory import EVERY_NODE, NodeFilter
 from projections.fact_tables import Touched, write_facts, write_quarantine, write_shared
-from projections.fold import fold_facts
 from projections.heartbeats import Heartbeat
 from projections.memory import Contacts, Memory
 from projections.state import NodeState, unpack
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 TRIM_EVERY = timedelta(seconds=10)
 # Of the log's time. Often, so that each deletion is small: 10 s of 20,000 beats a second are 400,000 samples.
 
-BEHIND = 100_000
-# Records: several seconds of folding, in which nobody sees the present anyway.
+BEHIND = 20_000
+# Records: seconds of folding facts, in which nobody sees the present anyway.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,7 @@ class Projection:
         self._store, self._settings, self._memory = store, settings, memory
         self._cursors = {stream: at.cursor for stream, at in memory.checkpoints.items()}
         self._lock = threading.Lock()
+        self._ahead = Ahead()
         self._listeners: list[Listener] = []
         self._trimmed_at_us = 0
         self.openings = 1
@@ -203,29 +204,35 @@ class Projection:
 
         return end
 
-    def apply(self, batch: Batch) -> Applied:
+    def fold_ahead(self, batch: Batch) -> FoldedAhead:
+        """Fold a batch of FLEET, to be handed to `apply`, while the one before it may still be committed.
+
+        May be called from one thread besides the writer's. Raises LogGapError and EpochChangedError as
+        `apply` does.
+        """
+        return self._ahead.fold(batch, committed=lambda: self._checkpoint(FLEET_NAME), read=self.node)
+
+    def drop_ahead(self) -> None:
+        """Forget what was folded ahead and is not committed; no thread may be folding or committing."""
+        self._ahead.drop()
+
+    def apply(self, batch: Batch | FoldedAhead) -> Applied:
         """Fold a batch, write it with its cursor in one transaction, show it; return what it came to.
 
         A batch may repeat records that are folded already. Raises LogGapError and EpochChangedError for one
         that does not go on where the cursor is, and StoreError where it could not be written: then nothing
-        changed.
+        changed, and the same may be applied again.
         """
-        before = self._memory.checkpoints.get(batch.stream, Checkpoint())
-        new = fresh(batch, before.cursor)
-        if new.is_nothing:
-            return Applied(batch.stream, before.cursor, 0, new.skipped, 0, (), 0, {}, batch.pending)
-        reached = Checkpoint(batch.cursor, before.holes + len(new.holes))
-        self._store.set_pace(is_behind=batch.pending > BEHIND)
-        match batch.stream:
-            case "FLEET":
-                applied = self._apply_facts(new, reached)
-            case "BEATS":
-                applied = self._apply_beats(new, reached)
-            case other:
-                raise ValueError(f"the projection folds {FLEET_NAME} and {BEATS_NAME}, not {other}")
-        for listener in tuple(self._listeners):
-            listener(applied)
-        return applied
+        if isinstance(batch, Batch):
+            match batch.stream:
+                case "FLEET":
+                    self.drop_ahead()
+                    batch = self.fold_ahead(batch)
+                case "BEATS":
+                    return self._told(self._apply_beats(batch))
+                case other:
+                    raise ValueError(f"the projection folds {FLEET_NAME} and {BEATS_NAME}, not {other}")
+        return self._told(self._apply_facts(batch))
 
     def reset_stream(self, stream: str, epoch: str) -> None:
         """Begin BEATS again at its first record, since it was made again or went back; what it told stays.
@@ -244,6 +251,7 @@ class Projection:
         with self._lock:
             self._store.start_over(why=why)
             self._memory = Memory()
+            self._ahead.drop()
             self._cursors = {}
             self._trimmed_at_us = 0
             self.openings += 1
@@ -252,9 +260,23 @@ class Projection:
         """Close the file. Closing twice is fine."""
         self._store.close()
 
-    def _apply_facts(self, new: Fresh, reached: Checkpoint) -> Applied:
-        memory, batch = self._memory, new.batch
-        folded = fold_facts(batch, self.node)
+    def _told(self, applied: Applied) -> Applied:
+        if applied.records or applied.holes:
+            for listener in tuple(self._listeners):
+                listener(applied)
+        return applied
+
+    def _checkpoint(self, stream: str) -> Checkpoint:
+        return self._memory.checkpoints.get(stream, Checkpoint())
+
+    def _apply_facts(self, ahead: FoldedAhead) -> Applied:
+        memory, new, reached, folded = self._memory, ahead.new, ahead.reached, ahead.folded
+        assert ahead.before == self._checkpoint(FLEET_NAME), "batches are committed in the order of the log"
+        batch = new.batch
+        if new.is_nothing:
+            self._ahead.done(ahead)
+            return self._applied(new, reached, (), 0, {})
+        self._store.set_pace(is_behind=batch.pending > BEHIND)
         node_ids = tuple(folded.states)
         found, new_nodes = memory.index.of_nodes(node_ids)
         numbers = dict(zip(node_ids, found.tolist(), strict=True))
@@ -269,10 +291,16 @@ class Projection:
         with self._lock:
             memory.show_facts(folded, sums, shared, numbers, new_nodes)
             self._reach(batch.stream, reached)
+        self._ahead.done(ahead)
         return self._applied(new, reached, node_ids, len(folded.announcements), folded.counters)
 
-    def _apply_beats(self, new: Fresh, reached: Checkpoint) -> Applied:
-        memory, batch = self._memory, new.batch
+    def _apply_beats(self, asked: Batch) -> Applied:
+        memory, before = self._memory, self._checkpoint(asked.stream)
+        new = fresh(asked, before.cursor)
+        if new.is_nothing:
+            return self._applied(new, before, (), 0, {})
+        batch, reached = new.batch, Checkpoint(asked.cursor, before.holes + len(new.holes))
+        self._store.set_pace(is_behind=batch.pending > BEHIND)
         folded = fold_beat_batch(batch, memory.index, memory.beats, memory.resources)
         with self._store.transaction() as transaction:
             write_node_numbers(transaction, folded.new_nodes)

@@ -15,6 +15,7 @@ EDGE_MODULES = {
     "events.jetstream",
     "events.loops",
     "events.stream_admin",
+    "projections.ahead",
     "projections.arrow_rows",
     "projections.beat_tables",
     "projections.capacity_queries",
