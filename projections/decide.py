@@ -12,6 +12,7 @@ A function of the states before and after and of the fact, to the byte: so a reb
     location.changed, address.changed, labels.changed
     capacity.changed                                 numbers of some resources, those named only
     capacity.deficit                                 more is allocated than is allocatable, said once
+    condition.raised|cleared                         conditions that the node's own facts make began or ended
 
 While a node flaps (`projections.flapping`), what verdicts and reports make of its state is *damped*: told in
 its history and to nobody else. What people decide is announced all the same.
@@ -30,7 +31,7 @@ import orjson
 from events.codec import Recorded
 from events.facts import Alive, Decision, Leaving, Lost, Registered
 from projections.capacity import ResourceCapacity, capacity
-from projections.derive import Derived, derive
+from projections.derive import FLAPPING, UNREGISTERED, Derived, derive
 from projections.parts import Hold, made
 from projections.rows import AnnouncementRow
 from projections.state import NodeState
@@ -44,6 +45,8 @@ _FLIPPING = frozenset({"agent", "liveness"})
 _DAMPED = frozenset({"state", "schedulable"})
 _TOLD = frozenset({"flapping", "settled"})
 # Whose facts make a flapping node flip, what of them is damped then, and what of that is told all the same.
+_SAID_OTHERWISE = frozenset({FLAPPING, UNREGISTERED})
+# Conditions that begin and end with announcements of their own: state.flapping, identity.registered.
 Found = list[tuple[str, str, str, str]]
 """Kind, detail, and before and after as JSON texts."""
 
@@ -82,6 +85,8 @@ def announced(before: Seen | None, after: Seen, fact: Recorded) -> tuple[Announc
     has = after.resources
     if had is not has and had != has:
         _capacity(found, had, has)
+    if before is None or before.derived.conditions != after.derived.conditions:
+        _conditions(found, () if before is None else before.derived.conditions, after.derived.conditions)
     if not found:
         return ()
     is_damped = state.flapping_since is not None and fact.owner in _FLIPPING
@@ -204,6 +209,15 @@ def _capacity(found: Found, old: tuple[ResourceCapacity, ...], new: tuple[Resour
         short = [name for name in names if _is_short(has.get(name)) and not _is_short(had.get(name))]
     if short:
         found.append(("capacity", "deficit", _listed(short, had), _listed(short, has)))
+
+
+def _conditions(found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    raised = [one for one in new if one not in old and one not in _SAID_OTHERWISE]
+    cleared = [one for one in old if one not in new and one not in _SAID_OTHERWISE]
+    if raised:
+        found.append(("condition", "raised", NOTHING, _json({"conditions": raised})))
+    if cleared:
+        found.append(("condition", "cleared", _json({"conditions": cleared}), NOTHING))
 
 
 def _is_short(one: ResourceCapacity | None) -> bool:

@@ -213,7 +213,8 @@ VIEWS = (
             "seq": "counts what was announced and what was damped of this log, from 1",
             "at": f"when it became so; {WRITTEN_AT}",
             "node_id": NODE_ID,
-            "kind": "identity, lifecycle, state, schedulable, intent, location, address, labels or capacity",
+            "kind": "identity, lifecycle, state, schedulable, intent, location, address, labels, "
+            "capacity or condition",
             "detail": "what of it, such as lost in state.lost",
             "before": "what it was, as JSON",
             "after": "what it is, as JSON",

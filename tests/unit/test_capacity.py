@@ -72,7 +72,7 @@ def test_a_ratio_lowered_under_the_work_leaves_a_negative_rest_and_is_said_once(
     node.tell(CapacityDeclared(resources={"cpu": DeclaredResource(ratio=Decimal(1))}))
     assert (of(node)["cpu"].allocatable, of(node)["cpu"].free) == (64, -36)
     assert node.derived.conditions == ("overcommitted",)
-    assert node.announced() == ["capacity.changed", "capacity.deficit"]
+    assert node.announced() == ["capacity.changed", "capacity.deficit", "condition.raised"]
 
     node.tell(Allocated(workload="v", amounts={"cpu": Decimal(1)}))
     assert node.announced() == ["capacity.changed"]

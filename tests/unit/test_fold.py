@@ -51,6 +51,19 @@ def test_a_move_to_another_zone_is_told_and_begins_a_band() -> None:
     assert [band.zone for band in node.tables.node_history] == ["z1", "z2"]
 
 
+def test_a_condition_is_told_once_when_it_begins_and_once_when_it_ends() -> None:
+    gated = HERE.model_copy(update={"gates": ("driver",), "seq": 2})
+    node = life(HERE, Alive(boot_id="b1"), gated, gated.model_copy(update={"seq": 3, "hostname": "h1"}))
+
+    node.tell(HERE.model_copy(update={"seq": 4}))
+
+    told = [one for one in node.tables.announcements if one.kind == "condition"]
+    assert [(one.cause_seq, one.detail, one.before, one.after) for one in told] == [
+        (3, "raised", "null", '{"conditions":["warming"]}'),
+        (5, "cleared", '{"conditions":["warming"]}', "null"),
+    ]
+
+
 def test_the_row_of_a_node_shows_it_and_carries_its_state() -> None:
     node = life(HERE, Alive(boot_id="b1"))
 

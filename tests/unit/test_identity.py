@@ -131,7 +131,7 @@ def test_two_boots_that_report_in_turn_are_a_conflict_and_the_record_does_not_fl
     node = life(registered("k1", addresses=["192.0.2.10"]), registered("k2", addresses=["192.0.2.11"]))
 
     node.tell(registered("k1", seq=2, addresses=["192.0.2.10"]))
-    assert node.announced() == ["identity.conflict"]
+    assert node.announced() == ["identity.conflict", "condition.raised"]
 
     for seq in range(3, 40):
         node.tell(registered("k1", seq=seq), registered("k2", seq=seq, addresses=["192.0.2.11"]))

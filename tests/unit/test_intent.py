@@ -81,7 +81,7 @@ def test_a_goodbye_keeps_work_away_until_the_agent_is_back() -> None:
     node.tell(Leaving(boot_id="b1", seq=2, cause="shutdown"))
     assert (node.derived.state, node.derived.schedulable) == ("ready", False)
     assert node.derived.reasons == ("leaving:shutdown",)
-    assert node.announced() == ["schedulable.changed"]
+    assert node.announced() == ["schedulable.changed", "condition.raised"]
     assert node.state.holds == ()
     assert node.tables.node_history[-1].reason == "shutdown"
 
