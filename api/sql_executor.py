@@ -158,6 +158,7 @@ class SqlExecutor:
                 "bytes": self.limits.max_bytes,
             },
             elapsed_ms=round((time.monotonic() - began_s) * 1000),
+            checked=lambda: _refuse_late(statement, began_s),
         )
 
     def _raise_translated(self, err: Exception, watch: Watch, statement: Statement) -> NoReturn:
@@ -193,6 +194,12 @@ class SqlExecutor:
         except (duckdb.Error, RuntimeError):
             return False
         return True
+
+
+def _refuse_late(statement: Statement, began_s: float) -> None:
+    """Raise SqlTimeoutError where a statement has had its time: writing a large answer is part of it."""
+    if time.monotonic() - began_s > statement.timeout_s:
+        raise SqlTimeoutError(statement.timeout_s)
 
 
 def _interrupt(connection: duckdb.DuckDBPyConnection) -> Callable[[], None]:

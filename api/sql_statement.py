@@ -44,7 +44,10 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """Rows in plain Arrow types, perhaps not all: `truncated_by` is "" or the limit that was reached."""
+    """Rows in plain Arrow types, perhaps not all: `truncated_by` is "" or the limit that was reached.
+
+    `checked` is called between parts of the answer as it is written: it raises where the time is up.
+    """
 
     columns: tuple[ResultColumn, ...]
     table: pa.Table
@@ -52,6 +55,7 @@ class SqlResult:
     truncated_by: str = ""
     limits: dict[str, int] = field(default_factory=dict)
     elapsed_ms: int = 0
+    checked: Callable[[], None] = lambda: None
 
     def truncation(self) -> dict[str, Any]:
         """Return what a caller has to know of a result that was cut, and how the rest is had."""
