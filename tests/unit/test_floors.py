@@ -14,6 +14,7 @@ EDGE_MODULES = {
     "events.append",
     "events.jetstream",
     "events.loops",
+    "events.newest_beats",
     "events.stream_admin",
     "projections.ahead",
     "projections.arrow_rows",
