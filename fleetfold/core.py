@@ -22,6 +22,7 @@ from consumers.announcer import Announcer
 from consumers.deliveries import new_client
 from consumers.ending import close
 from consumers.evaluator import Evaluator
+from consumers.hold_ends import HoldEnds
 from consumers.projector import Projector
 from events.stream_admin import ensure_streams
 from events.streams import CHANGES_NAME
@@ -92,6 +93,9 @@ class Core:
         announcer = Announcer(projection, self._connect_announcer)
         self._closing.push_async_callback(announcer.stop)
         await announcer.start()
+        hold_ends = HoldEnds(projection, nc)
+        self._closing.push_async_callback(hold_ends.stop)
+        await hold_ends.start()
         self._service = self._made_service(projection, nc, evaluator, announcer)
         self._server = HttpServer(create_app(self._service), self._listener)
         self._closing.push_async_callback(self._server.stop)
