@@ -82,7 +82,9 @@ class Core:
                 "the broker does not answer yet: until it does, answers come from the tables as they are"
             )
         if projection.recovered is not None:
-            log.warning("the tables begin empty and are built again from the log: %s", projection.recovered)
+            log.warning(
+                "the tables begin empty and are built again from the log: %s", projection.recovered.why
+            )
         tune()
         self._projector = Projector(projection, self._connect_reader)
         evaluator = Evaluator(projection, self._connect_evaluator, self._settings.liveness.rules())
@@ -97,8 +99,10 @@ class Core:
         self._closing.push_async_callback(hold_ends.stop)
         await hold_ends.start()
         self._service = self._made_service(projection, nc, evaluator, announcer)
-        self._server = HttpServer(create_app(self._service), self._listener)
+        app = create_app(self._service)
+        self._server = HttpServer(app, self._listener)
         self._closing.push_async_callback(self._server.stop)
+        self._closing.callback(app.state.feed.close)
         await self._server.start()
 
     async def answer_on_nats(self) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 GRACE_INTERVALS = 3
 # A grace of fewer intervals calls a node lost after one dropped beat and one late one.
+SHORTEST_INTERVAL_S = 0.05
+# Below, verdicts would be about the scheduler of this machine.
 LONGEST_INTERVAL_S = 86_400
 LONGEST_GRACE_S = 864_000
 DialectName = Literal["smolfleet", "caravanserai", "aria-pin", "stratum"]
@@ -21,7 +23,7 @@ DialectName = Literal["smolfleet", "caravanserai", "aria-pin", "stratum"]
 class PoolPace(Group):
     """What one pool has of its own; what is left out is as for everybody."""
 
-    interval_s: float | None = Field(default=None, gt=0, le=LONGEST_INTERVAL_S)
+    interval_s: float | None = Field(default=None, ge=SHORTEST_INTERVAL_S, le=LONGEST_INTERVAL_S)
     grace_s: float | None = Field(default=None, gt=0, le=LONGEST_GRACE_S)
 
 
@@ -30,7 +32,7 @@ class LivenessSettings(Group):
 
     interval_s: float = Field(
         default=10.0,
-        gt=0,
+        ge=SHORTEST_INTERVAL_S,
         le=LONGEST_INTERVAL_S,
         description="Seconds between two heartbeats of an agent; fractions allowed",
     )

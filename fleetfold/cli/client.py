@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from events.errors import RefusedError, UnreachableError
+from events.errors import RefusedError, SettingsError, UnreachableError
 from fleetfold.addresses import host_and_port, is_loopback, local_url
 
 PREFIX = "/fleet/v1"
@@ -22,13 +22,16 @@ class Api:
     """The API at one address. Use it with `with`."""
 
     def __init__(self, server: str | None) -> None:
-        """Take the address (`http://127.0.0.1:8470`); None: where the settings say that it listens."""
+        """Take the address (`http://127.0.0.1:8470`); None: where the settings say that it listens.
+
+        Raises SettingsError for a text that is no address.
+        """
         import httpx  # noqa: PLC0415 - 0.2 s, and `--help` needs none of it
 
         from fleetfold.settings_sources import load  # noqa: PLC0415 - 0.25 s
 
         settings = load().settings
-        self.url = (server or local_url(*host_and_port(settings.http))).rstrip("/")
+        self.url = _address(server) if server else local_url(*host_and_port(settings.http))
         token = settings.admin_token
         self._client = httpx.Client(
             base_url=self.url,
@@ -103,6 +106,19 @@ class Api:
         if answer.status_code in _FOR_NOW:
             raise UnreachableError(self.url, why=f"cannot answer now: {sentence}")
         raise RefusedError(code, sentence)
+
+
+def _address(server: str) -> str:
+    """Return the address of a server; one without a scheme is HTTP."""
+    url = (server if "://" in server else f"http://{server}").rstrip("/")
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise SettingsError(f"--server {server!r} is no address: write it as http://HOST:8470")
+    return url
 
 
 def node_path(node: str) -> str:

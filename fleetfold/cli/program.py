@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 refused, 2 wrong usage or settings, 3 the API or the broke
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
@@ -52,13 +53,22 @@ def _options(
 def main() -> None:
     """Run the command that the arguments name, and end the process."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # what is still to be written fails here, not after everything
     except FleetfoldError as err:
         print(f"fleetfold: {err}", file=sys.stderr)
         sys.exit(exit_code(err))
     except BrokenPipeError:  # the reader of our output has gone, such as `head`
         sys.stderr.close()
         sys.exit(0)
+    except OSError as err:
+        if err.errno not in (errno.ENOSPC, errno.EIO) or err.filename is not None:
+            raise
+        print(f"fleetfold: the output cannot be written: {err.strerror or err}", file=sys.stderr)
+        sys.stdout = None  # its end would try once more
+        sys.exit(REFUSED)
 
 
 def exit_code(err: FleetfoldError) -> int:

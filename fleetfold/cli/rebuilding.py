@@ -81,6 +81,8 @@ async def _work_on(settings: Settings) -> AsyncIterator[tuple[Path, Client]]:
     """Hold the data folder, and give its tables and a connection to its log."""
     logs.configure()
     folder = DataFolder(settings.data)
+    if not folder.root.exists():
+        raise RefusedError("no_data", f"there is no folder {folder.root}", instead="name it with --data")
     folder.hold()
     try:
         async with _log_of(settings, folder) as nc:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +158,24 @@ def test_what_cannot_be_reached_ends_with_three(tmp_path: Path) -> None:
     assert fleetfold("sql", "SELECT 1", *nowhere, cwd=tmp_path).returncode == 3
     assert fleetfold("check", "--nats", "nats://127.0.0.1:9", cwd=tmp_path).returncode == 3
     assert fleetfold("simulate", "--nats", "nats://127.0.0.1:9", cwd=tmp_path).returncode == 3
+
+
+def test_a_server_that_is_no_address_is_wrong_usage(tmp_path: Path) -> None:
+    for server in ("ftp://127.0.0.1", "http://", "http://[::1", "127.0.0.1:http"):
+        told = fleetfold("nodes", "--server", server, cwd=tmp_path)
+
+        assert (told.returncode, "is no address" in told.stderr) == (2, True), server
+
+
+def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "fleetfold", "schema", "openapi"],
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+
+    assert told.returncode == 1
+    assert told.stderr == "fleetfold: the output cannot be written: No space left on device\n"
 
 
 def test_documents_are_made_from_the_code(tmp_path: Path) -> None:

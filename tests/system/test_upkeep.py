@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from events.stream_admin import ensure_streams
 from fleetfold.broker import EmbeddedBroker
@@ -91,8 +92,18 @@ def test_the_log_of_the_embedded_broker_is_enough_to_build_the_tables(tmp_path: 
 
 
 def test_without_a_log_there_is_nothing_to_build_from(tmp_path: Path) -> None:
+    (tmp_path / "fleetfold-data").mkdir()
+
     told = fleetfold("rebuild", cwd=tmp_path)
 
     assert told.returncode == 1
     assert "there is no log in" in told.stderr
     assert "--nats" in told.stderr
+
+
+@pytest.mark.parametrize("command", ["rebuild", "verify"])
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, command: str) -> None:
+    told = fleetfold(command, "--data", str(tmp_path / "typo"), cwd=tmp_path)
+
+    assert (told.returncode, "there is no folder" in told.stderr) == (1, True)
+    assert not (tmp_path / "typo").exists()
