@@ -52,9 +52,7 @@ def test_null_is_missing_only_where_the_dialect_says_so() -> None:
 
 
 def test_numbers_are_kept_as_they_are_written() -> None:
-    body = read_members(
-        b'{"a": 0.1, "b": 9007199254740993, "c": 1e400, "d": true, "e": 123456789012345.25}'
-    )
+    body = read_members(b'{"a": 0.1, "b": 9007199254740993, "c": 1e400, "d": true, "e": 123456789012345.25}')
 
     assert (body.number("a"), body.number("b")) == (Decimal("0.1"), Decimal(9007199254740993))
     assert body.number("e") == Decimal("123456789012345.25")
