@@ -62,9 +62,9 @@ def router(answers: Answers, writer: Writer) -> APIRouter:
     return routes
 
 
-async def act_on_all(answers: Answers, writer: Writer, asked: BulkBody) -> Answer:
+async def act_on_all(answers: Answers, writer: Writer, asked: BulkBody, *, most: int = MOST_NODES) -> Answer:
     """Do what is asked with each node that fits, and answer what became of each, by node id."""
-    found = await answers.questions.work(lambda: selected(answers, asked))
+    found = await answers.questions.work(lambda: selected(answers, asked, most=most))
     wish = wish_of(asked)
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -79,7 +79,7 @@ async def act_on_all(answers: Answers, writer: Writer, asked: BulkBody) -> Answe
     return answer({"dry_run": asked.dry_run, "counts": counts, "items": items}, answers.as_of())
 
 
-def selected(answers: Answers, asked: BulkBody) -> list[NodeId]:
+def selected(answers: Answers, asked: BulkBody, *, most: int) -> list[NodeId]:
     """Return the nodes that fit, in order of their ids; raise too_many_nodes.
 
     Nodes named by id are all there, known or not, retired or not; of others those that are not retired, or
@@ -87,7 +87,9 @@ def selected(answers: Answers, asked: BulkBody) -> list[NodeId]:
     """
     selector = asked.selector
     if selector.names_every_node:
-        return sorted({node_id(text) for text in selector.ids or ()})
+        named_ones = sorted({node_id(text) for text in selector.ids or ()})
+        _refuse_more(named_ones, most)
+        return named_ones
     ids = None if selector.ids is None else {node_id(text) for text in selector.ids}
     pattern = None if selector.match is None else compiled(translate(selector.match))
     fits = _filter(selector, is_restoring=asked.action == "restore")
@@ -101,13 +103,17 @@ def selected(answers: Answers, asked: BulkBody) -> list[NodeId]:
             is_named = ids is None or state.node_id in ids
             if is_named and (pattern is None or pattern.match(state.node_id)):
                 found.append(state.node_id)
-        if len(found) > MOST_NODES:
-            raise ProblemError(
-                TOO_MANY_NODES,
-                f"more than {MOST_NODES} nodes fit: narrow the selection, by zone or pattern",
-                members={"most": MOST_NODES},
-            )
+        _refuse_more(found, most)
     return found
+
+
+def _refuse_more(found: list[NodeId], most: int) -> None:
+    if len(found) > most:
+        raise ProblemError(
+            TOO_MANY_NODES,
+            f"more than {most} nodes are meant: narrow the selection, by zone or pattern",
+            members={"most": most},
+        )
 
 
 def _filter(selector: Selector, *, is_restoring: bool) -> NodeFilter | None:

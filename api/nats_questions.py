@@ -5,6 +5,8 @@
     fleet.api.v1.capacity   CapacityParameters as JSON, or an empty body
     fleet.api.v1.status     an empty body
 
+and those of `api.nats_decisions`, which write.
+
 Answers are those of the HTTP routes, byte for byte. An error is a problem with the headers of NATS services
 (`Nats-Service-Error`, `Nats-Service-Error-Code`). Importing this module costs some 0.3 s, so it is imported
 when the routes start.
@@ -20,7 +22,7 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 from pydantic import Field, ValidationError
 
-from api import capacity, nodes, status
+from api import capacity, nats_decisions, nodes, status
 from api.json_text import dumps
 from api.parameters import CapacityParameters, NodeParameters, NodesParameters, Parameters
 from api.problems import MEDIA_TYPE, OVERSIZED, ProblemError, problem_of, unreadable
@@ -119,6 +121,8 @@ def subscribe(broker: NatsBroker, answers: Answers, *, limit_bytes: Callable[[],
     @question("status", says="How the service is; the answer is that of GET /fleet/v1/status")
     async def status_question(asked: Parameters) -> NatsResponse:
         return await replied(status.of_service(answers, asked))
+
+    nats_decisions.subscribe(question, replied, answers)
 
 
 def unread(err: ValidationError) -> ProblemError:

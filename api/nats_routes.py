@@ -39,7 +39,9 @@ PROBLEM = {"content-type": MEDIA_TYPE}
 STOP_WITHIN_S = 2.0
 # Unsubscribing waits for the broker, once for each subscription; while it is away, nobody asks anyway.
 
-QUESTIONS = ("nodes", "node", "capacity", "status")
+QUESTIONS = (
+    "nodes", "node", "capacity", "status", "action", "actions", "patch", "allocate", "release",
+)  # fmt: skip
 
 
 class NatsRoutes:

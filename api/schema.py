@@ -25,6 +25,7 @@ from api.answers import Answers
 from api.app import API_VERSION, DESCRIPTION, TITLE, create_app
 from api.auth import OPEN_PATHS
 from api.capacity_models import CapacityAnswer
+from api.change_models import BulkAnswer, ChangedNodeAnswer
 from api.dialects.document import document as dialect_document
 from api.models import Problem
 from api.nats_questions import subscribe
@@ -49,6 +50,11 @@ REPLIES: dict[str, tuple[type[BaseModel], ...]] = {
     "node": (NodeAnswer, NodeAtAnswer),
     "capacity": (CapacityAnswer,),
     "status": (StatusAnswer,),
+    "action": (ChangedNodeAnswer,),
+    "actions": (BulkAnswer,),
+    "patch": (ChangedNodeAnswer,),
+    "allocate": (ChangedNodeAnswer,),
+    "release": (ChangedNodeAnswer,),
 }
 
 

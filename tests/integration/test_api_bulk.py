@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api import bulk
+from api.bulk import MOST_NODES
 from api.change_models import BulkAnswer
 from tests.support.brokers import AnyBroker
 from tests.support.deciding import JSON, act, register, send
@@ -136,18 +136,18 @@ async def test_a_selection_that_selects_nothing_or_too_much_is_refused(
 
 
 @pytest.mark.anyio
-async def test_a_selection_of_very_many_nodes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk, "MOST_NODES", 2)
+async def test_a_selection_of_very_many_nodes_is_refused(tmp_path: Path) -> None:
     with fleet(tmp_path) as served:
-        for node in ("a", "b", "c"):
-            served.registered(node)
+        records = [
+            (f"fleet.v1.agent.n{number}.registered", b'{"boot_id":"b1","seq":1}')
+            for number in range(MOST_NODES + 1)
+        ]
+        served.records(records)
         body = json.dumps({"action": "cordon", "reason": "x", "selector": {"all": True}}).encode()
 
         got = await served.get("/actions", method="POST", headers=JSON, body=body)
 
-        assert (got.status, got.json["code"], got.json["most"]) == (400, "too_many_nodes", 2)
+        assert (got.status, got.json["code"], got.json["most"]) == (400, "too_many_nodes", MOST_NODES)
 
 
 @pytest.mark.anyio
