@@ -19,7 +19,9 @@ from tests.support.serving import Serving
 from tests.support.waiting import until
 
 Case = dict[str, Any]
-FILE = Path(__file__).resolve().parents[1] / "conformance" / "cases.jsonl"
+FOLDER = Path(__file__).resolve().parents[1] / "conformance"
+FILES = ("cases.jsonl", "own_cases.jsonl")
+"""The cases as they were given to us, and those that we added."""
 ADMIN_TOKEN = "native-admin-token"
 TOKENS = {
     "FUSE_MASTER": "master-token",
@@ -48,8 +50,9 @@ QUICK = {"LIVENESS__INTERVAL_S": "0.5", "LIVENESS__GRACE_S": "1.5"}
 
 
 def cases() -> list[Case]:
-    """Return every case of the file."""
-    return [json.loads(line) for line in FILE.read_text("utf-8").splitlines() if line.strip()]
+    """Return every case."""
+    lines = [line for name in FILES for line in (FOLDER / name).read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in lines if line.strip()]
 
 
 def environment(case: Case) -> dict[str, str]:
