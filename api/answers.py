@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from fastapi import Response
 
 from api.json_text import dumps
-from api.positions import Positions
 from api.problems import POSITION_NOT_REACHED, ProblemError
 from api.questions import Questions
 from api.read_streams import MIN_SEQ_WITHIN, READ_STREAMS
 from events.streams import FLEET_NAME
+from projections.positions import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

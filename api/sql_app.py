@@ -47,10 +47,10 @@ from events.streams import FLEET_NAME
 if TYPE_CHECKING:
     import duckdb
 
-    from api.positions import Positions
     from api.service import StreamReading
     from api.sql_executor import SqlExecutor
     from api.sql_statement import SqlResult, Statement
+    from projections.positions import Positions
 
 _LOG = logging.getLogger(__name__)
 

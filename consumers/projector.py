@@ -14,17 +14,18 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import uvloop
 
 from consumers.ending import end
 from consumers.following import STORE_PAUSES_S, Connect, Following, StreamPlan, StreamStatus
-from consumers.positions import Positions
 from events.errors import EpochChangedError, LogRewoundError, StoreError
 from events.log import Cursor
 from events.loops import call_soon
 from events.streams import BEATS_NAME, FLEET_NAME
+from projections.positions import Positions
 
 if TYPE_CHECKING:
     from projections.projection import Projection
@@ -113,7 +114,8 @@ class Projector:
 
     async def wait_for(self, stream: str, seq: int, *, timeout_s: float) -> bool:
         """Return once the record at `seq` is folded and committed, or False after `timeout_s`."""
-        return await self._positions.wait_for(stream, seq, timeout_s=timeout_s)
+        reached = await self._positions.wait_for(stream, seq, within=timedelta(seconds=timeout_s))
+        return reached >= seq
 
     def _run(self) -> None:
         try:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from api.positions import Positions
 from api.sql_app import SqlReplica
 from api.sql_engine import LockedCursors
 from api.sql_executor import SqlExecutor
@@ -37,6 +36,7 @@ from fleetfold.interpreter import tune
 from fleetfold.listener import bind, url_of
 from fleetfold.readings import readings
 from fleetfold.settings import secrets_of, token_of
+from projections.positions import Positions
 from projections.projection import Projection, ProjectionSettings
 from projections.store import StoreSettings
 
@@ -88,14 +88,16 @@ def limits_of(settings: SqlSettings) -> SqlLimits:
     )
 
 
+CHECKPOINT_AT = "128MB"
+
+
 def store_of(settings: SqlSettings) -> StoreSettings:
     """Return how a replica opens its tables.
 
-    With the settings locked against statements, the pace of its writing can never be changed. It is the one
-    for a log that is far ahead, which a new replica has before it: answers do not wait for its writes.
+    With the settings locked against statements, the pace of its writing can never be changed: it lies between
+    that of a service and that for a log which is far ahead, as a new replica has it before it.
     """
-    behind = StoreSettings().checkpoint_behind
-    return StoreSettings(memory_limit=f"{settings.memory_bytes}B", checkpoint_at=behind)
+    return StoreSettings(memory_limit=f"{settings.memory_bytes}B", checkpoint_at=CHECKPOINT_AT)
 
 
 async def _until_stopped(

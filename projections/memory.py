@@ -108,12 +108,6 @@ class Memory:
         place: str | None = getattr(unpack(self.packed[self.index.node_id(number)]), group)
         return place
 
-    def last_contacts(self) -> tuple[list[NodeId], Int64s]:
-        """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""
-        table = self.beats.table[: len(self.index)]
-        numbers = np.flatnonzero(table[:, BEAT_SEQ])
-        return self.index.node_ids(numbers), table[numbers, LAST_HEARTBEAT_US]
-
     def contacts(self) -> Contacts:
         """Return every node's last accepted heartbeat, as a copy."""
         table, reached = self.beats.table[: len(self.index)], self.checkpoints.get(BEATS_NAME, Checkpoint())

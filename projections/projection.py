@@ -160,11 +160,6 @@ class Projection:
         with self._lock:
             return self._memory.used_by(group)
 
-    def last_contacts(self) -> tuple[list[NodeId], Int64s]:
-        """Return each node that ever beat, and when the broker received its last beat (µs since 1970)."""
-        with self._lock:
-            return self._memory.last_contacts()
-
     def contacts(self) -> Contacts:
         """Return every node's last accepted heartbeat, all of one moment."""
         with self._lock:

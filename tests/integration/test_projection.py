@@ -560,13 +560,15 @@ def test_tables_that_were_closed_under_a_reader_are_named(tmp_path: Path) -> Non
 
 def test_when_every_node_was_last_heard_is_one_answer(tmp_path: Path) -> None:
     with opened(tmp_path) as projection:
-        assert projection.last_contacts()[0] == []
+        assert len(projection.contacts().beat_seqs) == 0
         told(projection, LOG, BEATS)
 
-        node_ids, at_us = projection.last_contacts()
+        contacts = projection.contacts()
+        numbers = np.flatnonzero(contacts.beat_seqs)
+        node_ids = projection.node_ids(numbers, openings=projection.openings)
 
         noon_us = 1_777_636_800_000_000
-        assert dict(zip(node_ids, at_us.tolist(), strict=True)) == {
+        assert dict(zip(node_ids, contacts.heard_us[numbers].tolist(), strict=True)) == {
             N1: noon_us + 20,
             "stranger": noon_us + 10,
         }

@@ -27,12 +27,14 @@ EDGE_MODULES = {
     "projections.damaged",
     "projections.fact_tables",
     "projections.memory",
+    "projections.positions",
     "projections.projection",
     "projections.queries",
     "projections.roster_tables",
     "projections.set_aside",
     "projections.store",
     "projections.transaction",
+    "projections.why_queries",
 }
 """The modules of the two lower floors that touch a broker, a database or a clock. All others are pure."""
 
