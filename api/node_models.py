@@ -129,7 +129,9 @@ class Node(Shape):
     interval_s: float | None = Field(description="seconds between heartbeats, as the agent says")
     first_registered_at: datetime | None
     registered_at: datetime | None
-    last_heartbeat_at: datetime | None
+    last_heartbeat_at: datetime | None = Field(
+        description="when the broker received the last heartbeat; None before the first"
+    )
     inventory_at: datetime | None = Field(description="when the reported inventory last changed")
     changed_at: datetime = Field(description="when the broker stored the last fact that changed the node")
     retired_at: datetime | None
