@@ -31,7 +31,7 @@ class Outlook(NamedTuple):
 
     `is_suspect` says that it missed a beat; `expected_lost_at` when it will be called lost if it stays silent
     from now on (None: never, as things are). `silent_s` counts from its last sign, watched or not. `reason`
-    says what holds verdicts now, "" where nothing does.
+    says what holds verdicts now, "" where nothing does. `interval_s` is how often it should beat.
     """
 
     is_suspect: bool
@@ -40,6 +40,7 @@ class Outlook(NamedTuple):
     grace_s: float
     mode: str
     reason: str
+    interval_s: float | None = None
 
 
 def newly_alive(roster: Roster, *, now: float, folded: int, facts_known_until: float) -> Int64s:
@@ -105,8 +106,8 @@ def outlook(roster: Roster, watch: Watch, book: ZoneBook, number: int, *, now: f
     heard = max(float(roster.spoke[number]), float(roster.since[number]))
     silent_s = None if heard == -math.inf else max(0.0, now - heard)
     if word not in (Word.ALIVE, Word.PENDING) or watch.last_look is None or silent_s is None:
-        return Outlook(False, None, silent_s, grace_s, mode, reason)
-    interval_s, watched_s = roster.interval_s[number], silent_s
+        return Outlook(False, None, silent_s, grace_s, mode, reason, float(roster.interval_s[number]))
+    interval_s, watched_s = float(roster.interval_s[number]), silent_s
     if gaps := [gap for gap in tuple(watch.gaps) if gap.end > heard]:
         one, paces = np.array([heard]), np.array([interval_s])
         watched_s = float(watched_silence(one, until=now, interval_s=paces, gaps=gaps)[0])
@@ -121,4 +122,5 @@ def outlook(roster: Roster, watch: Watch, book: ZoneBook, number: int, *, now: f
         grace_s=grace_s,
         mode=mode,
         reason=reason,
+        interval_s=interval_s,
     )
