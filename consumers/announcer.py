@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from consumers.following import Connect
+    from projections.applied import Applied
     from projections.change_queries import ChangesPage
-    from projections.projection import Applied, Projection
+    from projections.projection import Projection
 
 log = logging.getLogger(__name__)
 

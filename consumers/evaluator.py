@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from consumers.following import Connect
-    from projections.projection import Applied, Projection
+    from projections.applied import Applied
+    from projections.projection import Projection
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from events.ids import NodeId
-    from projections.projection import Applied, Projection
+    from projections.applied import Applied
+    from projections.projection import Projection
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from events.loops import call_soon
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from projections.projection import Applied, Projection
+    from projections.applied import Applied
+    from projections.projection import Projection
 
 
 class Positions:

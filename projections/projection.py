@@ -21,13 +21,14 @@ from events.log import Batch, Cursor, Int64s
 from events.moments import from_us
 from events.streams import BEATS_NAME, FLEET_NAME
 from projections.ahead import Ahead, FoldedAhead
+from projections.applied import Applied, Listener, applied
 from projections.beat_batch import fold_beat_batch
-from projections.beat_tables import forget_beats, write_beats, write_node_numbers, write_samples
+from projections.beat_tables import forget_beats
 from projections.capacity_sums import CapacitySum, Group
-from projections.checkpoints import Checkpoint, Fresh, fresh, save_checkpoint
+from projections.checkpoints import Checkpoint, fresh, save_checkpoint
 from projections.claims import Claim
+from projections.commits import commit_beats, commit_facts
 from projections.directory import EVERY_NODE, NodeFilter
-from projections.fact_tables import Touched, write_facts, write_quarantine, write_shared
 from projections.heartbeats import Heartbeat
 from projections.memory import Contacts, Memory
 from projections.state import NodeState, unpack
@@ -51,28 +52,6 @@ class ProjectionSettings:
 
     store: StoreSettings = field(default_factory=StoreSettings)
     usage_kept: timedelta = timedelta(hours=24)
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one batch came to, after its commit. `skipped` records had been folded before.
-
-    `nodes` are those whose state (FLEET) or last contact (BEATS) is another now. `counters` counts records by
-    what became of them, and warnings as `warning.<code>`. `pending` is what the broker still held.
-    """
-
-    stream: str
-    cursor: Cursor
-    records: int
-    skipped: int
-    holes: int
-    nodes: tuple[NodeId, ...]
-    announcements: int
-    counters: Mapping[str, int]
-    pending: int
-
-
-Listener = Callable[[Applied], None]
 
 
 class Projection:
@@ -265,51 +244,35 @@ class Projection:
         return self._memory.checkpoints.get(stream, Checkpoint())
 
     def _apply_facts(self, ahead: FoldedAhead) -> Applied:
-        memory, new, reached, folded = self._memory, ahead.new, ahead.reached, ahead.folded
+        new, reached, folded = ahead.new, ahead.reached, ahead.folded
         assert ahead.before == self._checkpoint(FLEET_NAME), "batches are committed in the order of the log"
-        batch = new.batch
         if new.is_nothing:
             self._ahead.done(ahead)
-            return self._applied(new, reached, (), 0, {})
-        self._store.set_pace(is_behind=batch.pending > BEHIND)
-        node_ids = tuple(folded.states)
-        found, new_nodes = memory.index.of_nodes(node_ids)
-        numbers = dict(zip(node_ids, found.tolist(), strict=True))
-        known = memory.packed.keys() & folded.states.keys()
-        touched = Touched(numbers, known, memory.moved(folded.nodes, numbers))
-        shared = memory.sharing_after(folded, numbers)
-        with self._store.transaction() as transaction:
-            write_node_numbers(transaction, new_nodes)
-            sums = write_facts(transaction, folded, touched, announced=memory.announced)
-            write_shared(transaction, shared.conditions)
-            save_checkpoint(transaction, batch.stream, reached, holes=new.holes)
-        with self._lock:
-            memory.show_facts(folded, sums, shared, numbers, new_nodes)
-            self._reach(batch.stream, reached)
+            return applied(new, reached)
+        self._store.set_pace(is_behind=new.batch.pending > BEHIND)
+        self._show(commit_facts(self._store, self._memory, ahead), FLEET_NAME, reached)
         self._ahead.done(ahead)
-        return self._applied(new, reached, node_ids, len(folded.announcements), folded.counters)
+        nodes, announcements = tuple(folded.states), len(folded.announcements)
+        return applied(new, reached, nodes=nodes, announcements=announcements, counters=folded.counters)
 
-    def _apply_beats(self, asked: Batch) -> Applied:
-        memory, before = self._memory, self._checkpoint(asked.stream)
-        new = fresh(asked, before.cursor)
+    def _apply_beats(self, batch: Batch) -> Applied:
+        memory, before = self._memory, self._checkpoint(BEATS_NAME)
+        new = fresh(batch, before.cursor)
         if new.is_nothing:
-            return self._applied(new, before, (), 0, {})
-        batch, reached = new.batch, Checkpoint(asked.cursor, before.holes + len(new.holes))
+            return applied(new, before)
+        reached = Checkpoint(batch.cursor, before.holes + len(new.holes))
         self._store.set_pace(is_behind=batch.pending > BEHIND)
-        folded = fold_beat_batch(batch, memory.index, memory.beats, memory.resources)
-        with self._store.transaction() as transaction:
-            write_node_numbers(transaction, folded.new_nodes)
-            write_beats(transaction, folded.folded)
-            write_samples(transaction, folded.samples, first_new=len(memory.resources.names))
-            write_quarantine(transaction, folded.quarantined)
-            save_checkpoint(transaction, batch.stream, reached, holes=new.holes)
-        with self._lock:
-            memory.show_beats(folded)
-            self._reach(batch.stream, reached)
-        if len(batch):
-            self._trim(int(batch.stored_at_ns[-1]) // 1000)
+        folded = fold_beat_batch(new.batch, memory.index, memory.beats, memory.resources)
+        self._show(commit_beats(self._store, memory, folded, new, reached), BEATS_NAME, reached)
+        if len(new.batch):
+            self._trim(int(new.batch.stored_at_ns[-1]) // 1000)
         nodes = tuple(memory.index.node_ids(folded.contacts))
-        return self._applied(new, reached, nodes, 0, folded.counters)
+        return applied(new, reached, nodes=nodes, counters=folded.counters)
+
+    def _show(self, show: Callable[[], None], stream: str, reached: Checkpoint) -> None:
+        with self._lock:
+            show()
+            self._reach(stream, reached)
 
     def _refuse_numbers_of_others(self, openings: int) -> None:
         if openings != self.openings:
@@ -319,27 +282,6 @@ class Projection:
     def _reach(self, stream: str, at: Checkpoint) -> None:
         self._memory.checkpoints[stream] = at
         self._cursors = {**self._cursors, stream: at.cursor}
-
-    def _applied(
-        self,
-        new: Fresh,
-        reached: Checkpoint,
-        nodes: tuple[NodeId, ...],
-        announcements: int,
-        counters: Mapping[str, int],
-    ) -> Applied:
-        batch = new.batch
-        return Applied(
-            batch.stream,
-            reached.cursor,
-            len(batch),
-            new.skipped,
-            len(new.holes),
-            nodes,
-            announcements,
-            counters,
-            batch.pending,
-        )
 
     def _trim(self, now_us: int) -> None:
         """Forget what is older than it has to be kept, in a transaction of its own, now and then."""

@@ -25,11 +25,12 @@ from events.log import Cursor
 from fleetfold.replica import store_of
 from fleetfold.settings import SqlSettings
 from projections import roster_tables
+from projections.applied import Applied
 from projections.capacity_queries import capacity_at
 from projections.capacity_sums import CapacitySum, CapacitySums
 from projections.current import latest_capacity
 from projections.directory import NodeFilter
-from projections.projection import BEHIND, Applied, Projection, ProjectionSettings
+from projections.projection import BEHIND, Projection, ProjectionSettings
 from projections.state import unpack
 from tests.support.beating import EPOCH, Beat, Stored, beats_batch, cut, stored
 from tests.support.folding import batch_of, folded

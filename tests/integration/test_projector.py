@@ -13,7 +13,8 @@ from events.errors import StoreError
 from events.ids import NodeId
 from events.log import Batch
 from events.stream_admin import ensure_streams
-from projections.projection import Applied, Projection
+from projections.applied import Applied
+from projections.projection import Projection
 from tests.support.broker import Broker
 from tests.support.brokers import AnyBroker
 from tests.support.loops import on_a_loop
