@@ -45,6 +45,7 @@ _NETWORK_TEXTS = ("ip", "dnsName", "mode")
 _REVISION = "updatedAt"
 
 _TEXT, _TEXTS = {"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}
+_LABEL = {"type": "string", "pattern": f"^{NAME_RULES['label'].pattern}$"}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 _MAYBE_TEXTS = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "null"]}}
 _TIME = {"type": "string", "format": "date-time"}
@@ -94,7 +95,7 @@ CREATE: dict[str, Any] = {
         "metadata": {
             "type": "object",
             "required": ["name"],
-            "properties": {"name": _TEXT, "labels": _MAYBE_TEXTS, "annotations": _MAYBE_TEXTS},
+            "properties": {"name": _LABEL, "labels": _MAYBE_TEXTS, "annotations": _MAYBE_TEXTS},
         },
         "spec": _SPEC,
     },

@@ -104,10 +104,12 @@ class Members:
         return self.text(name, at_least=at_least, pattern=pattern, choices=choices) or ""
 
     def integer(self, name: str, *, minimum: int = -MAX_COUNT, maximum: int = MAX_COUNT) -> int | None:
-        """Return a whole number, None where it is missing. 1.0 and true are none."""
+        """Return a whole number, None where it is missing. 8.0 is one, as in JSON Schema; true is none."""
         value = self._get(name)
         if value is None:
             return None
+        if isinstance(value, float) and (exact := _exact(value)) is not None and exact == int(exact):
+            value = int(exact)
         if type(value) is not int:
             self.fault(name, "is a whole number")
             return None
@@ -215,6 +217,13 @@ class Members:
 
     def _path(self, name: str) -> str:
         return f"{self._at}.{name[:80]}" if self._at else name[:80]
+
+
+def _exact(value: float) -> Decimal | None:
+    try:
+        return amount(value)
+    except ValueError:
+        return None
 
 
 def _holds_nan(value: object) -> bool:

@@ -75,14 +75,15 @@ async def _answered(
 
 
 def _matched(dialect: Dialect, asked: Asked, segments: Sequence[bytes]) -> tuple[Call, Mapping[str, bytes]]:
+    found = [(call, values) for call in dialect.calls if (values := _values(call.path, segments)) is not None]
+    # A path that is written out comes before one with a value in its place.
+    fewest = min((len(values) for _, values in found), default=0)
     allowed = []
-    for call in dialect.calls:
-        values = _values(call.path, segments)
-        if values is None:
-            continue
-        if call.method == asked.method:
-            return call, values
-        allowed.append(call.method)
+    for call, values in found:
+        if len(values) == fewest:
+            if call.method == asked.method:
+                return call, values
+            allowed.append(call.method)
     if allowed:
         names = sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])})
         raise Refusal(

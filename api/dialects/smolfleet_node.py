@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from api.dialects.reading import Members
 from api.dialects.registration import Report, attributes
 from api.json_text import number
-from events.facts import Resource
+from events.facts import MAX_COUNT, Resource
 from projections.capacity import capacity
 from projections.derive import OPEN, derive
 
@@ -41,16 +41,16 @@ CREDENTIAL, REVOKED = "smolfleet/credential", "revoked"
 Info = dict[str, Any]
 """Members of a `NodeInfo` as a node reported them."""
 
-_COUNT = {"type": "integer", "minimum": 0}
+_COUNT = {"type": "integer", "minimum": 0, "maximum": MAX_COUNT}
 PROPERTIES: dict[str, Any] = {
-    "id": {"type": "string", "minLength": 1, "maxLength": 200},
+    "id": {"type": "string", "minLength": 1},
     **{name: {"type": "string"} for name in TEXTS},
     **dict.fromkeys(NUMBERS, _COUNT),
     "labels": {"type": "object", "additionalProperties": {"type": "string"}},
     "registeredAt": {"type": "string"},
     "lastHeartbeatAt": {"type": ["string", "null"]},
     "runtime": {"type": "string", "default": RUNTIME},
-    "usedCpus": {"type": "number"},
+    "usedCpus": {"type": "number", "minimum": -(10**27), "maximum": 10**27},
     "usedMemoryMb": _COUNT,
     "usedDiskGb": _COUNT,
 }

@@ -268,7 +268,7 @@ async def test_a_report_that_no_record_can_hold_is_413(broker: AnyBroker, tmp_pa
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("totalCpus", True), ("totalCpus", 1.0), ("totalCpus", -1), ("totalCpus", 2**63), ("totalCpus", None),
+        ("totalCpus", True), ("totalCpus", 1.5), ("totalCpus", -1), ("totalCpus", 2**63), ("totalCpus", None),
         ("usedCpus", "2"), ("usedCpus", True), ("usedMemoryMb", -1), ("labels", {"a": None}), ("id", ""),
         ("runtime", 1), ("lastHeartbeatAt", 5), ("address", None),
     ],

@@ -124,6 +124,12 @@ async def test_an_unknown_path_is_404_in_the_envelope_of_whose_it_is(served: Fle
     _is_in_envelope(dialects["caravanserai" if below.startswith("/api") else "smolfleet"], got)
 
 
+async def test_a_path_that_is_written_out_is_no_nodes(served: Fleet) -> None:
+    got = await speak(served.app, "GET", "/v1/nodes/register")
+
+    assert (got.status, got.headers["allow"]) == (405, "POST")
+
+
 async def test_head_is_answered_as_get_without_the_body(served: Fleet) -> None:
     got = await ask(served.app, "/v1/nodes", method="HEAD")
 

@@ -51,6 +51,14 @@ def test_null_is_missing_only_where_the_dialect_says_so() -> None:
     assert ([fault.field for fault in strict.faults], lenient.faults) == (["a"], [])
 
 
+def test_a_whole_number_may_be_spelled_with_a_point() -> None:
+    body = read_members(b'{"a": 8.0, "b": 9007199254740993.0, "c": 8.5, "d": 1e400, "e": "8", "f": 1e3}')
+
+    read = [body.integer(name) for name in "abcdef"]
+
+    assert read == [8, 9007199254740993, None, None, None, 1000]
+
+
 def test_numbers_are_kept_as_they_are_written() -> None:
     body = read_members(b'{"a": 0.1, "b": 9007199254740993, "c": 1e400, "d": true, "e": 123456789012345.25}')
 
