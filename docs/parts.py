@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from api.dialect_amounts import CANONICAL, UNITS
 from docs import bad_input, questions
 from docs.markdown import table
 from events import streams, subjects
@@ -13,6 +14,8 @@ from events.ids import NodeId, Zone, token, zone_token
 from events.registry import TYPES
 from fleetfold.cli.documents import sql_contract
 from fleetfold.settings_table import settings_table
+from projections.situations import SITUATIONS
+from projections.transitions import TABLE
 
 EXAMPLE_IDS = ("n1", "a.b", "gpu 7", "smolfleet:w-1", "節点-1")
 
@@ -66,6 +69,33 @@ def metrics_table() -> str:
     return table(("metric", "labels", "what it says"), sorted(found))
 
 
+def transitions_table() -> str:
+    """Return what becomes of each action in each situation, in the order in which they are tried."""
+    words = {"done": "done", "no_change": "no change", "refused": "**refused**"}
+    rows = []
+    for action, rules in TABLE.items():
+        for at, rule in enumerate(rules):
+            says = rule.says + (f"; instead: {rule.instead}" if rule.instead else "")
+            name = "" if at else f"`{action}`"
+            rows.append((name, SITUATIONS[rule.situation][0], words[rule.outcome], says))
+    return table(("action", "situation", "outcome", ""), rows)
+
+
+def dialect_amounts_table() -> str:
+    """Return the members in which each dialect allocates."""
+    rows = []
+    for dialect, units in UNITS.items():
+        told = [f"`{name}` ({_unit(*unit)})" for name, unit in units.items()]
+        rows.append((f"`{dialect}`", ", ".join(told)))
+    rows.append(("each", ", ".join(f"`{name}`" for name in CANONICAL)))
+    return table(("dialect", "members"), rows)
+
+
+def _unit(resource: str, factor: int) -> str:
+    sizes = {1: "", 2**20: " in MiB", 2**30: " in GiB"}
+    return f"`{resource}`{sizes[factor]}"
+
+
 def _metrics_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -102,6 +132,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "event-types": event_types_table,
     "tokens": tokens_table,
     "metrics": metrics_table,
+    "transitions": transitions_table,
+    "dialect-amounts": dialect_amounts_table,
     "views": views,
     "questions": questions.answered,
     "bad-facts": bad_input.facts_table,

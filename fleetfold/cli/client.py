@@ -48,14 +48,15 @@ class Api:
 
     def get(self, path: str, params: Params | None = None) -> dict[str, Any]:
         """Return the answer to a question; RefusedError for a problem, UnreachableError without an answer."""
-        found = self._send("GET", path, params=params)
-        try:
-            answer: dict[str, Any] = found.json()
-        except ValueError as err:
-            raise UnreachableError(
-                self.url, why="answers, but not as Fleetfold does", instead="name the server with --server"
-            ) from err
-        return answer
+        return self._answer("GET", path, params=params)
+
+    def post(self, path: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a decision; raises as `get` does."""
+        return self._answer("POST", path, json=said)
+
+    def patch(self, path: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a declaration; raises as `get` does."""
+        return self._answer("PATCH", path, json=said)
 
     def items(
         self, path: str, params: Params | None = None, *, limit: int | None = None
@@ -79,6 +80,16 @@ class Api:
         """Return the answer to a read-only statement in a media type; `values` are those of its `$name`s."""
         asked = {"sql": statement} if values is None else {"sql": statement, "params": values}
         answer: bytes = self._send("POST", "/sql", json=asked, headers={"Accept": accept}).content
+        return answer
+
+    def _answer(self, method: str, path: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as `_send`
+        found = self._send(method, path, **request)
+        try:
+            answer: dict[str, Any] = found.json()
+        except ValueError as err:
+            raise UnreachableError(
+                self.url, why="answers, but not as Fleetfold does", instead="name the server with --server"
+            ) from err
         return answer
 
     def _send(self, method: str, path: str, **request: Any) -> Any:  # noqa: ANN401 - httpx types, imported late

@@ -20,7 +20,8 @@ from fleetfold.cli.program import app, exit_code
 
 COMMANDS = (
     "up", "serve", "replica", "agent", "nodes", "show", "capacity", "sql", "simulate", "rebuild", "verify",
-    "quarantine", "check", "schema",
+    "quarantine", "check", "schema", "cordon", "uncordon", "drain", "undrain", "maintenance", "retire",
+    "restore", "label",
 )  # fmt: skip
 
 
@@ -42,6 +43,15 @@ def test_every_command_explains_itself_with_examples(command: str) -> None:
         ("agent", "--label", "novalue"),
         ("serve",),
         ("schema", "nothing"),
+        ("cordon",),
+        ("cordon", "--selector", "zoen=z1"),
+        ("cordon", "--selector", "zone=a", "--selector", "zone=b"),
+        ("cordon", "n1", "--until", "soon"),
+        ("drain", "n1", "--until", "2026-05-01T12:00:00"),
+        ("uncordon", "n1", "--until", "2h"),
+        ("maintenance", "leave"),
+        ("label", "n1", "tier"),
+        ("label", "n1", "=x"),
     ],
 )
 def test_wrong_usage_ends_with_two(
