@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from api import capacity, decisions, metrics, nodes, problems, sql_forward, status, web_page
+from api import capacity, decisions, metrics, nodes, problems, sql_forward, status, web_page, why
 from api.answers import Answers
 from api.auth import AdminToken
 from api.dialects.mounted import mounted
@@ -80,6 +80,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.dialects = dialects
     for routes in (
         nodes.router(answers),
+        why.router(answers),
         *decisions.routers(answers),
         capacity.router(answers),
         sql_forward.router(service),

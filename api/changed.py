@@ -45,7 +45,12 @@ def changed_node(
 ) -> Answer:
     """Answer with a node, retired or not, and what a decision did, or with `after` would do, to it."""
     node_id = state.node_id
-    item = node_item(state, answers.projection.heartbeat(node_id), answers.service.outlook(node_id))
+    item = node_item(
+        state,
+        answers.projection.heartbeat(node_id),
+        answers.service.outlook(node_id),
+        shared=answers.projection.conditions_shared(node_id),
+    )
     members = {
         **item,
         "change": {

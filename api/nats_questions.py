@@ -2,6 +2,7 @@
 
     fleet.api.v1.nodes      NodesParameters as JSON, or an empty body
     fleet.api.v1.node       {"node_id": …}
+    fleet.api.v1.why        {"node_id": …}
     fleet.api.v1.capacity   CapacityParameters as JSON, or an empty body
     fleet.api.v1.status     an empty body
 
@@ -22,7 +23,7 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 from pydantic import Field, ValidationError
 
-from api import capacity, nats_decisions, nodes, status
+from api import capacity, nats_decisions, nodes, status, why
 from api.json_text import dumps
 from api.parameters import CapacityParameters, NodeParameters, NodesParameters, Parameters
 from api.problems import MEDIA_TYPE, OVERSIZED, ProblemError, problem_of, unreadable
@@ -45,6 +46,12 @@ AT_ONCE = 16
 
 class NodeQuestion(NodeParameters):
     """Of the question about one node over NATS, where the id is no path."""
+
+    node_id: str = Field(description="the node id as it is, not encoded", min_length=1)
+
+
+class WhyQuestion(Parameters):
+    """Of the question why one node is what it is."""
 
     node_id: str = Field(description="the node id as it is, not encoded", min_length=1)
 
@@ -113,6 +120,10 @@ def subscribe(broker: NatsBroker, answers: Answers, *, limit_bytes: Callable[[],
     @question("node", says="One node; the answer is that of GET /fleet/v1/nodes/{node_id}")
     async def node_question(asked: NodeQuestion) -> NatsResponse:
         return await replied(nodes.one(answers, node_id(asked.node_id), asked))
+
+    @question("why", says="Why a node is what it is; the answer is that of GET /fleet/v1/nodes/{node_id}/why")
+    async def why_question(asked: WhyQuestion) -> NatsResponse:
+        return await replied(why.of_node(answers, node_id(asked.node_id), asked))
 
     @question("capacity", says="The capacity of the fleet; the answer is that of GET /fleet/v1/capacity")
     async def capacity_question(asked: CapacityParameters) -> NatsResponse:

@@ -40,7 +40,8 @@ STOP_WITHIN_S = 2.0
 # Unsubscribing waits for the broker, once for each subscription; while it is away, nobody asks anyway.
 
 QUESTIONS = (
-    "nodes", "node", "capacity", "status", "action", "actions", "patch", "allocate", "release",
+    "nodes", "node", "why",
+    "capacity", "status", "action", "actions", "patch", "allocate", "release",
 )  # fmt: skip
 
 

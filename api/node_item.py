@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.json_text import number
 from projections.capacity import ResourceCapacity, capacity
+from projections.conditions import conditions
 from projections.derive import derive
 
 if TYPE_CHECKING:
@@ -15,9 +16,16 @@ if TYPE_CHECKING:
     from projections.state import NodeState
 
 
-def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None = None) -> dict[str, object]:
+def node_item(
+    state: NodeState,
+    beat: Heartbeat | None,
+    outlook: Outlook | None = None,
+    *,
+    shared: tuple[str, ...] = (),
+) -> dict[str, object]:
     """Return a node's members as `api.node_models.Node` documents them.
 
+    `shared` are the conditions that it has by claiming what another node does.
     A resource that only a heartbeat names has no capacity, and is not listed.
     """
     used = beat.used if beat else {}
@@ -47,7 +55,7 @@ def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None 
         "labels": state.effective_labels,
         "annotations": state.effective_annotations,
         "addresses": state.addresses,
-        "conditions": derived.conditions,
+        "conditions": conditions(state, derived, shared=shared, beat=beat),
         "holds": [hold_item(hold) for hold in state.standing_holds],
         "allocations": [_allocation(given) for given in state.standing_allocations],
         "leaving": state.leaving._asdict() if state.leaving else None,
@@ -67,7 +75,7 @@ def node_item(state: NodeState, beat: Heartbeat | None, outlook: Outlook | None 
         "version": state.version,
         "resources": [resource_item(one, used.get(one.resource)) for one in resources],
         "devices": [_device(device) for device in state.devices],
-        "heartbeats": _heartbeats(beat) if beat else None,
+        "heartbeats": heartbeats_item(beat) if beat else None,
         "warnings": state.warnings,
     }
 
@@ -103,7 +111,8 @@ def hold_item(hold: Hold) -> dict[str, object]:
     }
 
 
-def _heartbeats(beat: Heartbeat) -> dict[str, object]:
+def heartbeats_item(beat: Heartbeat) -> dict[str, object]:
+    """Return what a node's heartbeats say as `api.node_models.Heartbeats` documents it."""
     return {
         "boot_id": beat.boot_id,
         "last_seq": beat.last_seq,
@@ -112,6 +121,7 @@ def _heartbeats(beat: Heartbeat) -> dict[str, object]:
         "reordered": beat.reordered,
         "other_boot": beat.other_boot,
         "skew_ms": beat.skew_ms,
+        "skewed_since": beat.skewed_since,
     }
 
 

@@ -70,6 +70,9 @@ class Heartbeats(Shape):
     reordered: int = Field(description="those that came late")
     other_boot: int = Field(description="those of an earlier run")
     skew_ms: int | None = Field(description="the node's clock minus the broker's; null: it does not say")
+    skewed_since: datetime | None = Field(
+        description="since when its clock is far off: 5 s, and again in step below 2 s; null: it is not"
+    )
 
 
 class NodeAt(Shape):
@@ -116,7 +119,9 @@ class Node(Shape):
     labels: dict[str, str] = Field(description="reported and declared; a declared one wins")
     annotations: dict[str, str]
     addresses: list[str]
-    conditions: list[str]
+    conditions: list[str] = Field(
+        description="what is remarkable: leaving, flapping, overcommitted, clock_skew, name_shared, …"
+    )
     holds: list[Hold]
     allocations: list[Allocation]
     leaving: Leaving | None

@@ -131,7 +131,7 @@ async def timeline(answers: Answers, asked: NodeId, parameters: TimelineParamete
     )
     shown = changes[: parameters.limit]
     more = paging.encode([str(shown[-1].seq)], of=of) if len(changes) > len(shown) else None
-    return answer({"items": [_change(change) for change in shown], "next_cursor": more}, as_of)
+    return answer({"items": [change_item(change) for change in shown], "next_cursor": more}, as_of)
 
 
 def known(answers: Answers, asked: NodeId, as_of: AsOf) -> NodeState:
@@ -172,7 +172,13 @@ def _etag(state: NodeState) -> str:
 
 def _item(answers: Answers, state: NodeState) -> dict[str, object]:
     node_id = state.node_id
-    return node_item(state, answers.projection.heartbeat(node_id), answers.service.outlook(node_id))
+    projection = answers.projection
+    return node_item(
+        state,
+        projection.heartbeat(node_id),
+        answers.service.outlook(node_id),
+        shared=projection.conditions_shared(node_id),
+    )
 
 
 def _band(band: NodeBand) -> dict[str, object]:
@@ -181,7 +187,8 @@ def _band(band: NodeBand) -> dict[str, object]:
     return {"id": shown.pop("node_id"), **shown}
 
 
-def _change(change: Change) -> dict[str, object]:
+def change_item(change: Change) -> dict[str, object]:
+    """Return what changed about a node as `api.node_models.Change` documents it."""
     return {
         "at": change.at,
         "kind": change.kind,

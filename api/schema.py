@@ -33,6 +33,7 @@ from api.node_models import NodeAnswer, NodeAtAnswer, NodesAnswer
 from api.problems import KINDS, MEDIA_TYPE
 from api.service import Service
 from api.status_models import StatusAnswer
+from api.why_models import WhyAnswer
 from api.stream_messages import PARAMETERS, declare
 from events.subjects import API_PREFIX
 from projections.projection import Projection
@@ -48,6 +49,7 @@ ANSWER = "answer"
 REPLIES: dict[str, tuple[type[BaseModel], ...]] = {
     "nodes": (NodesAnswer,),
     "node": (NodeAnswer, NodeAtAnswer),
+    "why": (WhyAnswer,),
     "capacity": (CapacityAnswer,),
     "status": (StatusAnswer,),
     "action": (ChangedNodeAnswer,),

@@ -68,8 +68,9 @@ class Service:
 
     `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event
     loop (None: no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`,
-    `degraded`, … as the evaluator says it, `outlook` what it expects of a node (None: it does not know it),
-    `liveness_counts` how often it said what; `announcer_counts` is how often announcing came to what.
+    `degraded`, … as the evaluator says it, `liveness_reason` why ("" while it is `watching`), `outlook` what it
+    expects of a node (None: it does not know it), `liveness_counts` how often it said what;
+    `announcer_counts` is how often announcing came to what.
     `admin_token` of "" means that nobody is asked for one. `dialects` is what is set about them.
     """
 
@@ -80,6 +81,7 @@ class Service:
     nc: Client | None = None
     admin_token: str = field(default="", repr=False)
     liveness_mode: Callable[[], str] = lambda: "off"
+    liveness_reason: Callable[[], str] = lambda: "this service has no evaluator"
     liveness_counts: Callable[[], Mapping[str, int]] = dict
     announcer_counts: Callable[[], Mapping[str, int]] = dict
     outlook: Callable[[NodeId], Outlook | None] = lambda _node: None

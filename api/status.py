@@ -65,6 +65,7 @@ async def of_service(answers: Answers, asked: Parameters) -> Answer:
             "nodes_by_state": by_state,
             "version": service.version,
             "liveness_mode": service.liveness_mode(),
+            "liveness_reason": service.liveness_reason(),
             "nats_url": public_url(service.nats_url),
             "streams": {
                 name: _stream(readings.get(name), cursors.get(name))

@@ -43,7 +43,10 @@ class StatusAnswer(Answer):
     nodes: int = Field(description="without retired ones")
     nodes_by_state: dict[StateWord, int] = Field(description="also `retired`")
     version: str
-    liveness_mode: str
+    liveness_mode: Literal["watching", "waiting", "degraded", "off"] = Field(
+        description="how silence is judged: `degraded` while a clock was set or the broker does not answer"
+    )
+    liveness_reason: str = Field(description="why the mode is not `watching`; empty where it is")
     nats_url: str
     streams: dict[str, StreamStatus]
     replica: ReplicaStatus

@@ -171,6 +171,7 @@ class Core:
             nc=nc,
             admin_token=token_of(self._settings),
             liveness_mode=evaluator.mode,
+            liveness_reason=lambda: evaluator.status().reason,
             liveness_counts=lambda: evaluator.status().counts,
             announcer_counts=lambda: announcer.status().counts,
             outlook=evaluator.outlook,
