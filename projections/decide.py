@@ -10,6 +10,7 @@ A function of the states before and after and of the fact, to the byte: so a reb
     schedulable.changed                              the word stayed, whether work may come did not
     intent.changed                                   holds came or went
     location.changed, address.changed, labels.changed
+    labels.overridden                                a declared label wins over another value that is reported
     capacity.changed                                 numbers of some resources, those named only
     capacity.deficit                                 more is allocated than is allocatable, said once
     condition.raised|cleared                         conditions that the node's own facts make began or ended
@@ -186,13 +187,24 @@ def _places(found: Found, old: NodeState, new: NodeState) -> None:
 
 
 def _labels(found: Found, old: NodeState, new: NodeState) -> None:
-    if old.registered_at is None and new.registered_at is not None:
-        return
     had, has = old.effective_labels, new.effective_labels
-    if had != has:
+    if had != has and (old.registered_at is not None or new.registered_at is None):
         gone = {key: value for key, value in had.items() if has.get(key) != value}
         come = {key: value for key, value in has.items() if had.get(key) != value}
         found.append(("labels", "changed", _json(gone), _json(come)))
+    known = _overridden(old)
+    overridden = {key: values for key, values in _overridden(new).items() if known.get(key) != values}
+    if overridden:
+        found.append(("labels", "overridden", NOTHING, _json(overridden)))
+
+
+def _overridden(state: NodeState) -> dict[str, dict[str, str]]:
+    declared, reported = state.standing_declared, state.labels
+    return {
+        key: {"declared": value, "reported": reported[key]}
+        for key, value in (declared.labels if declared is not None else {}).items()
+        if reported.get(key, value) != value
+    }
 
 
 def _capacity(found: Found, old: tuple[ResourceCapacity, ...], new: tuple[ResourceCapacity, ...]) -> None:

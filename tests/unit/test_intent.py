@@ -112,12 +112,25 @@ def test_a_report_touches_no_declared_label() -> None:
 
     node.tell(Registered(boot_id="b1", seq=2, labels={"role": "replica", "env": "dev"}))
     assert node.state.effective_labels == {"ops/role": "primary", "role": "replica", "env": "prod"}
-    assert node.announced() == ["labels.changed"]
+    assert node.announced() == ["labels.changed", "labels.overridden"]
+    assert node.tables.announcements[-1].after == '{"env":{"declared":"prod","reported":"dev"}}'
 
     node.tell(LabelsSet(labels={"env": None}))
     assert node.state.effective_labels["env"] == "dev"
     assert node.tables.announcements[-1].before == '{"env":"prod"}'
     assert node.tables.announcements[-1].after == '{"env":"dev"}'
+
+
+def test_an_override_is_announced_once_for_each_value_that_is_reported() -> None:
+    node = life(HERE, LabelsSet(labels={"gpu": "true"}))
+    said = []
+
+    for seq, gpu in enumerate(("true", "false", "false", "none"), start=2):
+        node.tell(Registered(boot_id="b1", seq=seq, labels={"gpu": gpu}, hostname=f"h{seq}"))
+        said.append([one for one in node.announced() if one.startswith("labels")])
+
+    assert said == [[], ["labels.overridden"], [], ["labels.overridden"]]
+    assert node.state.effective_labels == {"gpu": "true"}
 
 
 def test_annotations_are_declared_and_taken_away() -> None:
