@@ -39,10 +39,11 @@ BEAT_WITHIN_S = 5.0
 # As long as an append may take.
 BEAT_ATTEMPTS = 4
 # Another gateway's beat of the same node took the sequence: rare, since a node has one agent.
-VERDICT_WITHIN = timedelta(seconds=1)
-# The evaluator says `alive` within 0.2 s of a commit. A node whose verdict is held up for longer is answered
-# as it is.
+VERDICT_WITHIN = timedelta(seconds=3)
+# The evaluator says `alive` within 0.3 s of a commit, and in a second on a machine that is busy starting. A
+# node whose verdict is held up for longer is answered as it is.
 JUDGING = frozenset({"watching", "waiting"})
+UNHEARD = frozenset({"pending", "lost"})
 
 
 class Gateway:
@@ -162,6 +163,7 @@ class Gateway:
             seq = positions.seq(FLEET_NAME)
             state = self.answers.projection.node(node)
             left_s = deadline - time.monotonic()
-            if state is None or state.liveness not in ("pending", "lost") or left_s <= 0:
+            is_awaited = state is not None and state.retired_at is None and state.liveness in UNHEARD
+            if not is_awaited or left_s <= 0:
                 return
             await positions.wait_for(FLEET_NAME, seq + 1, within=timedelta(seconds=left_s))
