@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from api.dialects import caravanserai_node as shape
+from api.dialects import caravanserai_schema as schema
 from api.dialects.calls import Asked, Call, Dialect, Reply, Shown
 from api.dialects.gateway import Gateway
 from api.dialects.refusal import Kind, Refusal
@@ -49,9 +50,9 @@ LIST: dict[str, Any] = {
     "type": "object",
     "required": ["apiVersion", "kind", "items"],
     "properties": {
-        "apiVersion": {"const": shape.API_VERSION},
+        "apiVersion": {"const": schema.API_VERSION},
         "kind": {"const": "NodeList"},
-        "items": {"type": "array", "items": shape.NODE},
+        "items": {"type": "array", "items": schema.NODE},
     },
 }
 
@@ -70,17 +71,17 @@ def dialect(answers: Answers) -> Dialect:
             ),
             Call(
                 method="POST", path="/api/v1/nodes", does=does.create, summary="Register a node",
-                takes=shape.CREATE, answers={201: Shown("It is registered", shape.NODE)},
+                takes=schema.CREATE, answers={201: Shown("It is registered", schema.NODE)},
                 refusals=(400, 409, 413),
             ),
             Call(
                 method="GET", path="/api/v1/nodes/{name}", does=does.get, summary="One node",
-                answers={200: Shown("The node", shape.NODE)}, refusals=(400,),
+                answers={200: Shown("The node", schema.NODE)}, refusals=(400,),
             ),
             Call(
                 method="PUT", path="/api/v1/nodes/{name}", does=does.replace,
                 summary="Replace what is declared of a node",
-                takes=shape.REPLACE, answers={200: Shown("The node", shape.NODE)}, refusals=(400, 409, 413),
+                takes=schema.REPLACE, answers={200: Shown("The node", schema.NODE)}, refusals=(400, 409, 413),
             ),
             Call(
                 method="DELETE", path="/api/v1/nodes/{name}", does=does.delete, summary="Retire a node",
@@ -88,7 +89,7 @@ def dialect(answers: Answers) -> Dialect:
             ),
             Call(
                 method="POST", path="/api/v1/nodes/{name}/heartbeat", does=does.heartbeat,
-                summary="A node is alive", takes=shape.BEAT, needs_body=False,
+                summary="A node is alive", takes=schema.BEAT, needs_body=False,
                 answers={204: Shown("Heartbeat accepted")}, refusals=(400, 409, 413),
             ),
             Call(
@@ -112,7 +113,7 @@ class _Caravanserai:
 
     async def create(self, asked: Asked) -> Reply:
         name, wanted = shape.read_node(
-            asked.members(is_null_missing=True), name_pattern=shape.NAME_RULES[self._rules.name_rule]
+            asked.members(is_null_missing=True), name_pattern=schema.NAME_RULES[self._rules.name_rule]
         )
 
         def decide(state: NodeState | None) -> list[FactData]:
@@ -129,7 +130,7 @@ class _Caravanserai:
 
     async def all(self, _asked: Asked) -> Reply:
         items = [self._shown(state) for state in await self._gateway.all()]
-        return Reply(200, {"apiVersion": shape.API_VERSION, "kind": "NodeList", "items": items})
+        return Reply(200, {"apiVersion": schema.API_VERSION, "kind": "NodeList", "items": items})
 
     async def get(self, asked: Asked) -> Reply:
         return Reply(200, self._shown(self._known(asked)))
@@ -189,12 +190,12 @@ class _Caravanserai:
         In the profile `documented`, the last beat's state wins.
         """
         drains = shape.is_held(state, DRAINING)
-        if beat.state == shape.DRAINS and not drains:
+        if beat.state == schema.DRAINS and not drains:
             reason = "a heartbeat said so"
             return [
                 Drained(owner=CARAVANSERAI, actor=CARAVANSERAI, reason=reason, request_id=asked.request_id)
             ]
-        ends = self._rules.heartbeat_state == "documented" and beat.state in (shape.READY, shape.NOT_READY)
+        ends = self._rules.heartbeat_state == "documented" and beat.state in (schema.READY, schema.NOT_READY)
         if drains and ends:
             return [Undrained(owner=CARAVANSERAI, actor=CARAVANSERAI, request_id=asked.request_id)]
         return []

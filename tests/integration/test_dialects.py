@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from api.dialects.calls import Call, Dialect
 from tests.support.asgi import Got, ask
@@ -82,6 +86,38 @@ async def test_a_hostile_body_is_refused_in_the_dialects_own_words(served: Fleet
 
             _is_documented(dialect, call, got)
             assert got.status in range(400, 500), f"{call.method} {call.path}"
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=8)
+    | st.sampled_from(["caravanserai/v1", "Node", "Ready", "n1", "hybrid", "http://10.0.0.1:1"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "vm_count", "cpu", "ip", "index"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_json_at_all_is_answered_with_a_status_that_is_documented(
+    served: Fleet, data: st.DataObject
+) -> None:
+    for dialect, call in _calls(served):
+        if call.takes is not None:
+            names = [*call.takes.get("properties", {}), "unknown"]
+            body = data.draw(st.dictionaries(st.sampled_from(names), VALUES) | VALUES)
+            text = json.dumps(body).encode()
+
+            got = asyncio.run(speak(served.app, call.method, _path(call, "n1"), raw=text))
+
+            _is_documented(dialect, call, got)
+            assert got.status < 500 or got.status == 503, got.body
 
 
 @pytest.mark.parametrize("segment", SEGMENTS)
