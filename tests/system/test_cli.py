@@ -115,6 +115,40 @@ def test_sql_answers_in_three_forms(service: Service) -> None:
     assert "1523" in asked("--file", str(file))
 
 
+def test_a_view_is_exported_whole_in_each_form(service: Service) -> None:
+    from pyarrow import ipc, parquet
+
+    def exported(what: str, name: str, *more: str) -> Path:
+        told = fleetfold("export", what, name, *more, "--server", service.api, cwd=service.folder)
+        assert told.returncode == 0, told.stderr
+        return service.folder / name
+
+    def is_whole() -> bool:
+        return parquet.read_table(exported("nodes", "nodes.parquet")).num_rows == 1_523
+
+    wait_until(is_whole, what="the replica has folded the fleet")
+    statement = "SELECT node_id FROM fleet.nodes WHERE pool = 'openb'"
+    assert len(exported(statement, "ids.csv").read_text().splitlines()) == 1_524
+    assert json.loads(exported("fleet.capacity", "capacity.json").read_text())["truncated"] is False
+    with ipc.open_stream(exported("labels_history", "labels.arrow")) as stream:
+        assert "value" in stream.schema.names
+    then = exported("nodes", "then.json", "--at", "2020-01-01T00:00:00Z")
+    assert json.loads(then.read_text())["rows"] == []
+    assert list(service.folder.glob("*.part")) == []
+
+
+def test_an_export_that_fails_leaves_what_was_there(service: Service) -> None:
+    file = service.folder / "kept.csv"
+    file.write_text("kept")
+
+    told = fleetfold(
+        "export", "SELECT no_such FROM fleet.nodes", "kept.csv", "--server", service.api, cwd=service.folder
+    )
+
+    assert told.returncode == 1
+    assert file.read_text() == "kept"
+
+
 def test_sql_that_writes_is_refused_with_a_sentence(service: Service) -> None:
     told = fleetfold("sql", "DELETE FROM fleet.nodes", "--server", service.api, cwd=service.folder)
 

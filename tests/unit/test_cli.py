@@ -21,7 +21,7 @@ from fleetfold.cli.program import app, exit_code
 COMMANDS = (
     "up", "serve", "replica", "agent", "nodes", "show", "capacity", "sql", "simulate", "rebuild", "verify",
     "quarantine", "check", "schema", "cordon", "uncordon", "drain", "undrain", "maintenance", "retire",
-    "restore", "label",
+    "restore", "label", "export",
 )  # fmt: skip
 
 
@@ -52,6 +52,10 @@ def test_every_command_explains_itself_with_examples(command: str) -> None:
         ("maintenance", "leave"),
         ("label", "n1", "tier"),
         ("label", "n1", "=x"),
+        ("export", "nodes", "nodes.xlsx"),
+        ("export", "no_such_view", "x.csv"),
+        ("export", "devices", "x.csv", "--at", "2026-05-01T12:00:00Z"),
+        ("export", "SELECT 1", "x.csv", "--at", "2026-05-01T12:00:00Z"),
     ],
 )
 def test_wrong_usage_ends_with_two(
