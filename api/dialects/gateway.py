@@ -87,7 +87,12 @@ class Gateway:
         )
 
     def registration(
-        self, state: NodeState | None, report: Report, *, begins_anew_when_lost: bool = False
+        self,
+        state: NodeState | None,
+        report: Report,
+        *,
+        begins_anew: bool = False,
+        begins_anew_when_lost: bool = False,
     ) -> list[FactData]:
         """Return the fact that a report is for a node as it is, none where it says nothing new."""
         return registration(
@@ -95,6 +100,7 @@ class Gateway:
             report,
             dialect=self.dialect,
             interval_s=self.interval_s,
+            begins_anew=begins_anew,
             begins_anew_when_lost=begins_anew_when_lost,
         )
 

@@ -27,11 +27,13 @@ ATTRIBUTES = "attributes"
 class Report:
     """What a node says of itself, in our words; `attributes` is what only its dialect knows, as JSON.
 
-    The attributes come back in the dialect's own answers. `None` is not reported.
+    The attributes come back in the dialect's own answers. `None` is not reported. `machine_id` is what tells
+    machines that speak for one node apart, where the dialect can.
     """
 
     native_id: str
     attributes: Mapping[str, Any]
+    machine_id: str | None = None
     hostname: str | None = None
     display_name: str | None = None
     addresses: Sequence[str] = ()
@@ -52,14 +54,17 @@ def registration(
     *,
     dialect: str,
     interval_s: float | None,
+    begins_anew: bool = False,
     begins_anew_when_lost: bool = False,
 ) -> list[FactData]:
     """Return the fact to append to a node as it is; none where it already says the same.
 
     `interval_s` is how often it beats, None for a dialect without heartbeats: its nodes are `unmonitored`.
+    `begins_anew` says that the machine is known to have booted.
     """
     told = _told(report, dialect=dialect, interval_s=interval_s)
-    boot_id, seq = next_boot(state, dialect=dialect, is_new=begins_anew_when_lost and _is_lost(state))
+    is_new = begins_anew or (begins_anew_when_lost and _is_lost(state))
+    boot_id, seq = next_boot(state, dialect=dialect, is_new=is_new)
     if state is not None and seq > 1 and (state.dialect or {}).get(DIGEST) == told[1]:
         return []
     member = {**told[0].dialect, DIGEST: told[1]} if told[0].dialect is not None else None
@@ -112,6 +117,7 @@ def _told(report: Report, *, dialect: str, interval_s: float | None) -> tuple[Re
         {
             "boot_id": "-",
             "seq": 0,
+            "machine_id": report.machine_id,
             "hostname": report.hostname,
             "display_name": report.display_name,
             "addresses": tuple(report.addresses),
