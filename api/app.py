@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from api import capacity, decisions, metrics, nodes, problems, sql_forward, status, web_page, why
+from api import capacity, decisions, feed, metrics, nodes, problems, sql_forward, status, web_page, why
 from api.answers import Answers
 from api.auth import AdminToken
 from api.dialects.mounted import mounted
@@ -37,6 +37,8 @@ The inventory of a fleet of machines, folded from an immutable log.
 - **Errors** are RFC 9457 problems with a stable `code`. What cannot be read is 400, also where parameters do
   not validate; an unknown parameter names the nearest known one.
 - **Lists** are `{"items", "next_cursor"}`. A cursor is opaque and belongs to the filters it was given for.
+- **Changes** are a feed: a cursor is a position of the log, what comes `after` it is exclusive of it, and
+  `next_cursor` goes on where a page ends. Gaps and another log are frames and problems, never silence.
 - **Numbers** are exact: integers without a point, decimals with all digits. null is unknown, which is not 0.
   Times are RFC 3339 in UTC. Sizes are bytes, `cpu` cores, `gpu` devices.
 - **Node ids** are any text. In a path they are one segment, percent-encoded: a `/` in an id is `%2F`.
@@ -49,6 +51,7 @@ The inventory of a fleet of machines, folded from an immutable log.
 def create_app(service: Service) -> FastAPI:
     """Return the application over a service; it starts and stops nothing but its own threads."""
     answers = Answers(service)
+    changes = feed.Feed(answers)
     requests = metrics.Requests()
     dialects = mounted(answers, lambda: metrics.text(answers, requests))
 
@@ -57,6 +60,7 @@ def create_app(service: Service) -> FastAPI:
         try:
             yield
         finally:
+            changes.close()
             answers.close()
 
     app = FastAPI(
@@ -77,12 +81,14 @@ def create_app(service: Service) -> FastAPI:
     )
     problems.install(app)
     app.state.answers = answers
+    app.state.feed = changes
     app.state.dialects = dialects
     for routes in (
         nodes.router(answers),
         why.router(answers),
         *decisions.routers(answers),
         capacity.router(answers),
+        feed.router(answers, changes),
         sql_forward.router(service),
         status.router(answers),
         metrics.router(answers, requests),

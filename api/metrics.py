@@ -30,6 +30,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 # the past.
 
 _NO_ROUTE = "none"
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
 
 class Requests:
@@ -67,16 +68,20 @@ class Timed:
             return
         began, status = time.perf_counter(), 500
 
+        is_endless = False
+
         async def watched(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_endless
             if message["type"] == "http.response.start":
                 status = message["status"]
+                is_endless = (b"content-type", EVENT_STREAM) in message["headers"]
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
         finally:
-            self._requests.answered(scope, status=status, began=began)
+            if not is_endless:  # how long somebody followed says nothing about us
+                self._requests.answered(scope, status=status, began=began)
 
 
 def router(answers: Answers, requests: Requests) -> APIRouter:

@@ -4,6 +4,7 @@
     fleet.api.v1.node       {"node_id": …}
     fleet.api.v1.why        {"node_id": …}
     fleet.api.v1.capacity   CapacityParameters as JSON, or an empty body
+    fleet.api.v1.changes    ChangesParameters as JSON, or an empty body
     fleet.api.v1.status     an empty body
 
 and those of `api.nats_decisions`, which write.
@@ -23,9 +24,9 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 from pydantic import Field, ValidationError
 
-from api import capacity, nats_decisions, nodes, status, why
+from api import capacity, feed, nats_decisions, nodes, status, why
 from api.json_text import dumps
-from api.parameters import CapacityParameters, NodeParameters, NodesParameters, Parameters
+from api.parameters import CapacityParameters, ChangesParameters, NodeParameters, NodesParameters, Parameters
 from api.problems import MEDIA_TYPE, OVERSIZED, ProblemError, problem_of, unreadable
 from events.ids import node_id
 from events.subjects import API_PREFIX
@@ -128,6 +129,10 @@ def subscribe(broker: NatsBroker, answers: Answers, *, limit_bytes: Callable[[],
     @question("capacity", says="The capacity of the fleet; the answer is that of GET /fleet/v1/capacity")
     async def capacity_question(asked: CapacityParameters) -> NatsResponse:
         return await replied(capacity.sums(answers, asked))
+
+    @question("changes", says="What changed after a position; the answer is that of GET /fleet/v1/changes")
+    async def changes_question(asked: ChangesParameters) -> NatsResponse:
+        return await replied(feed.page(answers, asked))
 
     @question("status", says="How the service is; the answer is that of GET /fleet/v1/status")
     async def status_question(asked: Parameters) -> NatsResponse:

@@ -41,7 +41,7 @@ STOP_WITHIN_S = 2.0
 
 QUESTIONS = (
     "nodes", "node", "why",
-    "capacity", "status", "action", "actions", "patch", "allocate", "release",
+    "capacity", "changes", "status", "action", "actions", "patch", "allocate", "release",
 )  # fmt: skip
 
 

@@ -146,6 +146,31 @@ class CapacityHistoryParameters(ListParameters):
     group_by: GroupWord = "resource"
 
 
+Kind = Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_]+)?$", max_length=64)]
+
+
+class FollowParameters(BaseModel):
+    """Of following the changes: after which position, and which of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    after: Text = Field(
+        None,
+        description="the position after which to begin: the cursor of a frame, of a page or of an event in "
+        "CHANGES, `<epoch>/<seq>` of an answer's as_of, `start` (as without it), or `now`",
+    )
+    node: list[str] = Field(default_factory=list, description="only of these nodes", max_length=100)
+    kind: list[Kind] = Field(
+        default_factory=list, description="only of these kinds: `state`, `state.lost`", max_length=20
+    )
+
+
+class ChangesParameters(Parameters, FollowParameters):
+    """Of the question what changed, oldest first."""
+
+    limit: Limit = Field(100, description="how many items a page has at most")
+
+
 NOT_A_FILTER = frozenset({"limit", "cursor", "min_seq"})
 
 

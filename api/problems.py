@@ -63,6 +63,7 @@ VERSION_CONFLICT = Kind("version_conflict", 409, "The node changed after it was 
 NODE_RETIRED = Kind("node_retired", 410, "The node is retired")
 OVERSIZED = Kind("oversized", 413, "The request is too large")
 INTERNAL = Kind("internal", 500, "Something went wrong here")
+EPOCH_CHANGED = Kind("epoch_changed", 410, "The log is another one")
 NOT_READY = Kind("not_ready", 503, "The service is not ready yet")
 BROKER_UNAVAILABLE = Kind("broker_unavailable", 503, "The broker does not answer")
 STORE_UNAVAILABLE = Kind("store_unavailable", 503, "The tables cannot be read at the moment")
@@ -73,6 +74,7 @@ KINDS = (
     INVALID_PARAMETER, UNKNOWN_PARAMETER, INVALID_CURSOR, INVALID_NODE_ID, INVALID_BODY,
     TOO_MANY_NODES, REFUSED,
     UNAUTHORIZED, UNKNOWN_ROUTE, UNKNOWN_NODE, METHOD_NOT_ALLOWED, VERSION_CONFLICT, NODE_RETIRED,
+    EPOCH_CHANGED,
     OVERSIZED, INTERNAL, NOT_READY, BROKER_UNAVAILABLE, STORE_UNAVAILABLE, POSITION_NOT_REACHED,
     REQUEST_REFUSED, *(Kind(err.code, err.status, err.title) for err in SQL_PROBLEMS),
 )  # fmt: skip

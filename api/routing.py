@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RAW_PREFIX = f"{NATIVE_PREFIX}/nodes/"
 MAX_QUERY_BYTES = 16_384
+IS_HEAD = "fleetfold.is_head"
+"""In the scope of a request that was made as HEAD."""
 
 
 class RawNodePaths:
@@ -43,7 +45,10 @@ class RawNodePaths:
 
 
 class HeadAsGet:
-    """A layer that answers HEAD as the layers below answer GET, without the body; they see a GET."""
+    """A layer that answers HEAD as the layers below answer GET, without the body; they see a GET.
+
+    Where the body would never end, a route looks whether it `IS_HEAD`.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -58,7 +63,7 @@ class HeadAsGet:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, without_body)
+        await self._app({**scope, "method": "GET", IS_HEAD: True}, receive, without_body)
 
 
 def node_in_path(segment: str) -> NodeId:

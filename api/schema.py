@@ -27,6 +27,7 @@ from api.auth import OPEN_PATHS
 from api.capacity_models import CapacityAnswer
 from api.change_models import BulkAnswer, ChangedNodeAnswer
 from api.dialects.document import document as dialect_document
+from api.feed_models import ChangesAnswer
 from api.models import Problem
 from api.nats_questions import subscribe
 from api.node_models import NodeAnswer, NodeAtAnswer, NodesAnswer
@@ -51,6 +52,7 @@ REPLIES: dict[str, tuple[type[BaseModel], ...]] = {
     "node": (NodeAnswer, NodeAtAnswer),
     "why": (WhyAnswer,),
     "capacity": (CapacityAnswer,),
+    "changes": (ChangesAnswer,),
     "status": (StatusAnswer,),
     "action": (ChangedNodeAnswer,),
     "actions": (BulkAnswer,),
