@@ -46,7 +46,7 @@ def _summary(evidence: Evidence) -> str:
         case word if word == RETIRED:
             return f"retired: {_tombstone(evidence)}"
         case word if word == LOST:
-            said = f"lost: {_silence(evidence)}"
+            said = f"lost {_silence(evidence)}"
         case word if word == PENDING:
             said = f"pending: {_waits(evidence)}"
         case word if word == READY and derived.liveness == "unmonitored":
@@ -78,10 +78,11 @@ def _tombstone(evidence: Evidence) -> str:
 
 def _silence(evidence: Evidence) -> str:
     judged, verdict = evidence.judged, evidence.state.standing_verdict
-    since = f"at {clock(verdict.at, now=evidence.now)} " if verdict is not None else ""
+    assert verdict is not None, "nothing but a verdict makes a node lost"
+    since = f"since {ago(verdict.at, now=evidence.now)}"
     if judged is None or judged.silent_s is None or judged.grace_s is None:
-        return f"{since}it was judged silent for longer than its grace"
-    return f"{since}it had been silent for {judged.silent_s:.1f} s, allowed are {judged.grace_s:g} s"
+        return f"{since}: it was silent for longer than its grace"
+    return f"{since}: it was silent for {judged.silent_s:.1f} s, allowed are {judged.grace_s:g} s"
 
 
 def _waits(evidence: Evidence) -> str:

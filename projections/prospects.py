@@ -144,9 +144,8 @@ def _of_hold(evidence: Evidence, hold: Hold) -> Prospect:
     event = f"{BY_WORD[hold.kind].end} by owner {hold.owner}"
     if hold.until is None:
         return Prospect(event, outcome, word)
-    return Prospect(
-        f"{event}, which its end does too: {ahead(hold.until, now=evidence.now)}", outcome, word, hold.until
-    )
+    ends = f"{event}, or the end of its time: {ahead(hold.until, now=evidence.now)}"
+    return Prospect(ends, outcome, word, hold.until)
 
 
 def _registered(evidence: Evidence) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Commands that ask the API: nodes, show, capacity, sql, quarantine (floor 4)."""
+"""Commands that ask the API: nodes, show, why, capacity, sql, quarantine (floor 4)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fleetfold.cli.output import (
     print_table,
 )
 from fleetfold.cli.rows_view import print_rows
+from fleetfold.cli.why_view import print_why
 
 Server = Annotated[
     str | None,
@@ -42,7 +43,7 @@ QUARANTINE = """
 
 def add_to(app: typer.Typer) -> None:
     """Give the program these commands."""
-    for command in (nodes, show, capacity, sql, quarantine):
+    for command in (nodes, show, why, capacity, sql, quarantine):
         app.command()(command)
 
 
@@ -111,6 +112,26 @@ def show(
         print_json(found)
         return
     print_node(found)
+
+
+def why(
+    node: Annotated[str, typer.Argument(help="The id of the node.")],
+    is_json: Json = False,
+    server: Server = None,
+) -> None:
+    """Explain one node: why it is what it is, and what would change it.
+
+    **Examples:**
+
+    - `fleetfold why edge-17`
+    - `fleetfold why edge-17 --json`
+    """
+    with Api(server) as api:
+        found = api.get(f"{node_path(node)}/why")
+    if is_json:
+        print_json(found)
+        return
+    print_why(found)
 
 
 def capacity(

@@ -98,7 +98,7 @@ def test_a_suspect_node_says_so_first() -> None:
 def test_a_lost_node_names_its_silence_and_that_a_heartbeat_brings_it_back() -> None:
     found = why(HERE, ALIVE, LOST, beat=beat(), judged=Judged("silent", None, 9, 31.24, 30.0, None))
 
-    assert found.summary == "lost: at 12:00:03Z it had been silent for 31.2 s, allowed are 30 s"
+    assert found.summary == "lost since 12:00:03Z, 57 s ago: it was silent for 31.2 s, allowed are 30 s"
     assert outcomes(found) == {
         "a heartbeat of boot b1": "it becomes ready",
         "to register again under boot b1": "nothing: only a heartbeat counts",
@@ -124,7 +124,7 @@ def test_each_hold_says_what_is_left_when_it_ends() -> None:
     assert outcomes(found) == {
         "silence, as things are": "nothing: the evaluator is watching",
         "uncordon by owner ops": "it stays draining, not schedulable: draining:net",
-        "undrain by owner net, which its end does too: 12:06:00Z, in 5 min": (
+        "undrain by owner net, or the end of its time: 12:06:00Z, in 5 min": (
             "it becomes cordoned, not schedulable: cordoned:ops"
         ),
     }
