@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from nats.aio.client import Client
 
 from api.app import create_app
+from api.dialects.fuse_secrets import SecretStore
 from api.service import Replica, Service
 from consumers.announcer import Announcer
 from consumers.deliveries import new_client
@@ -24,10 +25,11 @@ from consumers.ending import close
 from consumers.evaluator import Evaluator
 from consumers.hold_ends import HoldEnds
 from consumers.projector import Projector
+from consumers.settler import Settler
 from events.stream_admin import ensure_streams
 from events.streams import CHANGES_NAME
 from fleetfold.connection import connect
-from fleetfold.dialect_settings import dialect_rules
+from fleetfold.dialect_settings import dialect_rules, secrets_key
 from fleetfold.http_server import HttpServer
 from fleetfold.interpreter import tune
 from fleetfold.readings import announcing, folded, is_caught_up, readings
@@ -56,10 +58,12 @@ class Core:
         *,
         nats_url: str,
         tables: Path,
+        secrets: Path,
         listener: socket.socket,
         replica: Callable[[], Replica],
     ) -> None:
-        self._settings, self._nats_url, self._tables = settings, nats_url, tables
+        self._settings, self._nats_url = settings, nats_url
+        self._tables, self._secrets = tables, secrets
         self._listener, self._replica = listener, replica
         self._closing = contextlib.AsyncExitStack()
         self._joining: asyncio.Task[None] | None = None
@@ -98,7 +102,12 @@ class Core:
         hold_ends = HoldEnds(projection, nc)
         self._closing.push_async_callback(hold_ends.stop)
         await hold_ends.start()
-        self._service = self._made_service(projection, nc, evaluator, announcer)
+        settler = Settler(projection, nc, is_watching=lambda: evaluator.mode() == "watching")
+        self._closing.push_async_callback(settler.stop)
+        await settler.start()
+        secrets = SecretStore(self._secrets, key=secrets_key(self._settings))
+        self._closing.callback(secrets.close)
+        self._service = self._made_service(projection, nc, evaluator, announcer, secrets)
         app = create_app(self._service)
         self._server = HttpServer(app, self._listener)
         self._closing.push_async_callback(self._server.stop)
@@ -159,7 +168,12 @@ class Core:
         return await connect(self._nats_url, name="fleetfold announcer")
 
     def _made_service(
-        self, projection: Projection, nc: Client, evaluator: Evaluator, announcer: Announcer
+        self,
+        projection: Projection,
+        nc: Client,
+        evaluator: Evaluator,
+        announcer: Announcer,
+        secrets: SecretStore,
     ) -> Service:
         projector = self._projector
         assert projector is not None, "the service shows what is read"
@@ -177,4 +191,5 @@ class Core:
             outlook=evaluator.outlook,
             replica=self._replica,
             dialects=dialect_rules(self._settings),
+            secrets=secrets,
         )
