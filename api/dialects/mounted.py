@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.dialects import caravanserai, shared_paths, smolfleet
+from api.dialects import aria_pin, caravanserai, shared_paths, smolfleet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,5 +18,6 @@ def mounted(answers: Answers, metrics: Callable[[], Awaitable[bytes]]) -> tuple[
     return (
         smolfleet.dialect(answers),
         caravanserai.dialect(answers),
+        aria_pin.dialect(answers),
         shared_paths.dialect(answers, metrics),
     )
