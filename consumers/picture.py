@@ -116,6 +116,7 @@ class Picture:
         boots, digests = self._projection.beat_texts(numbers, openings=self.openings)
         spoke = self.watch.beats.dated(seqs, heard_us / 1e6, now=now)
         roster.take_beats(BeatRows(numbers, seqs, spoke, boots, digests))
+        roster.take_other_boots(contacts.other_boot)
         self.heard_us, self.beats = contacts.heard_us, contacts.cursor
 
     def _take_facts(self, said: Changes, now: float) -> None:

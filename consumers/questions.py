@@ -29,6 +29,7 @@ PROBE_WITHIN_S = 1.0
 UNKNOWN = Ask("register", "the fleet does not know this node: it beats and has not registered")
 OTHER_BOOT = Ask("register", "the fleet knows this node under another boot id")
 OTHER_INVENTORY = Ask("register", "the fleet knows another inventory of this node")
+IN_TURN = Ask("register", "several machines beat under this id: each needs one of its own")
 GONE = Ask("gone", "this node was retired")
 PROBE = Ask("probe")
 
@@ -64,6 +65,7 @@ class Questions:
         await self._send(picture, found.unknown, UNKNOWN)
         await self._send(picture, found.other_boot, OTHER_BOOT)
         await self._send(picture, found.other_inventory, OTHER_INVENTORY)
+        await self._send(picture, found.in_turn, IN_TURN)
         await self._send(picture, found.gone, GONE)
 
     async def probed(self, picture: Picture, due: Due, *, now: float) -> Due:

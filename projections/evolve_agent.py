@@ -2,6 +2,10 @@
 
 A node is (id, boot, seq). Within a boot only a higher seq counts; a boot never seen is a reboot of the same
 machine or another machine under the same name; an earlier boot that goes on reporting is a second claimant.
+
+While there is more than one claimant, the record stays with the boot that has it, and a boot never seen is
+one claimant more. It takes the node over once the one that has it is lost, said goodbye or was retired, or
+once it reported three times without a word of that one: whoever is there answers each time that it is asked.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
+from zlib import crc32
 
 import orjson
 
@@ -20,8 +25,10 @@ from events.facts import Device as SaidDevice
 from events.facts import Leaving as SaidGoodbye
 from events.facts import Registered, Resource
 from projections.effect import effective_at, unchanged
-from projections.parts import AgentInfo, Device, Leaving, Reported, made
-from projections.state import INVENTORY, PREVIOUS_BOOTS, NodeState
+from projections.parts import AgentInfo, Claim, Device, Leaving, Reported, made
+from projections.state import INVENTORY, LATEST_BOOTS, MOST_CLAIMS, PREVIOUS_BOOTS, NodeState
+
+_T = TypeVar("_T")
 
 _UNREACHABLE = "error"
 # What `source` says where the agent could not ask whoever knows a total: then no number, not even 0, is one.
@@ -31,6 +38,9 @@ _EMPTY_TAIL = tuple([NodeState._field_defaults[name] for name in NodeState._fiel
 IDENTICAL = NodeState._fields.index("identical")
 _NO_RESOURCES: dict[str, Reported] = {}
 _TOLD = itemgetter(*[name for name in NodeState._fields[INVENTORY] if name != "warnings"])
+CLAIMS = 3
+# Of two that are both there, one may report twice in a row: last of one round of answers, first of the next.
+LOST = "lost"
 MEMO = 4096
 # Machines come in types: what many report alike is one value, compared and packed as such.
 
@@ -49,7 +59,7 @@ def registered(  # noqa: PLR0911 (one line of the identity table each)
             return state._replace(version=fact.seq, zombies=state.zombies + 1)
         if data.machine_id and state.machine_id and data.machine_id != state.machine_id:
             return _claimed(state, fact, f"{boot_id}@{data.machine_id}")
-        return _reported(state, fact, data)
+        return _reported(state._replace(claims=()) if state.claims else state, fact, data)
     if boot_id in state.previous_boots:
         at = state.previous_boots.index(boot_id)
         last = state.previous_seqs[at]
@@ -59,6 +69,8 @@ def registered(  # noqa: PLR0911 (one line of the identity table each)
         if state.retired_at is not None:
             return state._replace(version=fact.seq, zombies=state.zombies + 1)
         return _claimed(state, fact, boot_id)
+    if state.conflict and state.retired_at is None and state.leaving is None and state.liveness != LOST:
+        return _claiming(state, fact, data)
     return _booted(state, fact, data)
 
 
@@ -92,7 +104,7 @@ def _first(fact: Recorded, data: Registered) -> NodeState:
         NodeState,
         (
             fact.node_id, fact.seq, at,
-            data.seq, 1, data.boot_id, data.machine_id or None, (), (), (), None,
+            data.seq, 1, data.boot_id, data.machine_id or None, (), (), (), (), None,
             at, at, at, at, fact.seq,
             *_inventory(data, fact, _NO_RESOURCES, (), at),
             *_EMPTY_TAIL,
@@ -126,7 +138,7 @@ def _reported(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
         (
             state.node_id, fact.seq, at,
             data.seq, state.incarnation, state.boot_id, machine_id,
-            state.previous_boots, state.previous_seqs, state.conflict, None,
+            state.previous_boots, state.previous_seqs, state.conflict, (), None,
             state.first_registered_at, state.registered_at, state.boot_at,
             *((state.inventory_at, state.inventory_seq) if is_same else (at, fact.seq)),
             *(known if is_same else inventory),
@@ -142,8 +154,10 @@ def _booted(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
     )
     boots, seqs = state.previous_boots, state.previous_seqs
     if state.boot_id is not None:
-        boots = (*boots, state.boot_id)[-PREVIOUS_BOOTS:]
-        seqs = (*seqs, state.agent_seq)[-PREVIOUS_BOOTS:]
+        boots, seqs = (*boots, state.boot_id), (*seqs, state.agent_seq)
+        if len(boots) > PREVIOUS_BOOTS:
+            at_random = crc32(b"%d" % fact.seq) % (PREVIOUS_BOOTS + 1 - LATEST_BOOTS)
+            boots, seqs = _without(boots, at_random), _without(seqs, at_random)
     known, devices = (_NO_RESOURCES, ()) if is_replaced else (state.resources, state.devices)
     fields: tuple[Any, ...] = state
     return made(
@@ -152,7 +166,7 @@ def _booted(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
             state.node_id, fact.seq, at,
             data.seq, state.incarnation + is_replaced, data.boot_id,
             data.machine_id or (None if is_replaced else state.machine_id),
-            boots, seqs, (), None,
+            boots, seqs, (), (), None,
             state.first_registered_at or at,
             at if is_replaced else state.registered_at or at,
             at, at, fact.seq,
@@ -162,16 +176,31 @@ def _booted(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
     )  # fmt: skip
 
 
+def _claiming(state: NodeState, fact: Recorded, data: Registered) -> NodeState:
+    """Fold a boot never seen that reports while another has the node."""
+    known = next((claim for claim in state.claims if claim.boot_id == data.boot_id), None)
+    if known is not None and data.seq <= known.seq:
+        return _again(state, fact, data.seq == known.seq)
+    claim = Claim(data.boot_id, data.seq, 1 if known is None else known.times + 1)
+    if claim.times == CLAIMS:
+        return _booted(state, fact, data)
+    others = [other for other in state.claims if other is not known]
+    claims = (*others, claim)[-MOST_CLAIMS:]
+    return _claimed(state._replace(claims=claims), fact, data.boot_id)
+
+
 def _claimed(state: NodeState, fact: Recorded, claimant: str) -> NodeState:
     """Fold a second claimant: it is named, the record stays with the one that has it."""
     assert state.boot_id is not None, "only a registered node can be claimed a second time"
     conflict = state.conflict or (state.boot_id,)
-    if claimant in conflict:
+    if claimant in conflict or len(conflict) > MOST_CLAIMS:
         return unchanged(state, fact)
     at = effective_at(state, fact)
-    return state._replace(
-        version=fact.seq, changed_at=at, conflict=(*conflict, claimant)[: PREVIOUS_BOOTS + 1]
-    )
+    return state._replace(version=fact.seq, changed_at=at, conflict=(*conflict, claimant))
+
+
+def _without(values: tuple[_T, ...], at: int) -> tuple[_T, ...]:
+    return (*values[:at], *values[at + 1 :])
 
 
 def _inventory(

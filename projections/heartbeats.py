@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +52,10 @@ SKEWED_MS = 5_000
 # wait a second or two for their turn; a clock that is disciplined at all is within a tenth of a second.
 IN_STEP_MS = 2_000
 
-PREVIOUS_BOOTS = 8
-# As many as a node's state remembers (`projections.state`): boots that beat in turn are told from a reboot by
-# it.
+LATEST_BOOTS = 8
+PREVIOUS_BOOTS = 2 * LATEST_BOOTS
+# As a node's state remembers them (`projections.state`): boots that beat in turn are told from a reboot by
+# it, whichever of the older ones are kept.
 MOST_MISSED = 2**61
 # A counter that stops there cannot overflow when one more gap of any length is added.
 
@@ -232,20 +234,25 @@ class _Fold:
         table[newer, MISSED] = np.minimum(table[newer, MISSED] + gap, MOST_MISSED)
         is_booted = np.zeros(len(nodes), dtype=bool)
         for where in np.flatnonzero(is_other).tolist():
-            is_booted[where] = self._boot(int(nodes[where]), boot[where])
+            stream_seq = int(self._beats.stream_seqs[at[where]])
+            is_booted[where] = self._boot(int(nodes[where]), boot[where], stream_seq)
 
         is_taken = is_newer | is_first | is_booted
         self.is_taken[at] = is_taken
         self._take(nodes[is_taken], at[is_taken], is_new_boot=(is_first | is_booted)[is_taken])
 
-    def _boot(self, node: int, boot_id: str) -> bool:
+    def _boot(self, node: int, boot_id: str, stream_seq: int) -> bool:
         """Say whether the boot is a new one, and remember the current one if so; count the beat if not."""
         number = int(self._numbers[node])
         earlier = self.previous.get(number, self._rows.previous.get(number, ()))
         if boot_id in earlier:
             self.table[node, OTHER_BOOT] += 1
             return False
-        self.previous[number] = (self.boots[node], *earlier)[:PREVIOUS_BOOTS]
+        boots = (self.boots[node], *earlier)
+        if len(boots) > PREVIOUS_BOOTS:
+            at = LATEST_BOOTS + crc32(b"%d" % stream_seq) % (len(boots) - LATEST_BOOTS)
+            boots = (*boots[:at], *boots[at + 1 :])
+        self.previous[number] = boots
         return True
 
     def _take(self, nodes: Int64s, at: Int64s, *, is_new_boot: Flags) -> None:

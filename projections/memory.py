@@ -22,7 +22,7 @@ from projections.claims import Claim, claims
 from projections.directory import TEXTS, Directory, Listed
 from projections.fact_tables import SumsChanged, last_announcement, load_nodes, load_shared
 from projections.fold import FactsFolded
-from projections.heartbeats import BEAT_SEQ, LAST_HEARTBEAT_US, Heartbeat, Rows
+from projections.heartbeats import BEAT_SEQ, LAST_HEARTBEAT_US, OTHER_BOOT, Heartbeat, Rows
 from projections.node_index import NewNodes, NodeIndex
 from projections.sharing import NOBODY, Conditions, SharingChanged, changed, indexed
 from projections.state import unpack
@@ -41,12 +41,13 @@ class Contacts(NamedTuple):
     """What each node's last accepted heartbeat was, by number, and as of which position in BEATS.
 
     `beat_seqs` are sequences in BEATS, 0 for a node that never beat; `heard_us` is when the broker received
-    it, in microseconds since 1970.
+    it, in microseconds since 1970. `other_boot` counts the beats of earlier boots so far.
     """
 
     cursor: Cursor
     beat_seqs: Int64s
     heard_us: Int64s
+    other_boot: Int64s
 
 
 class Memory:
@@ -111,7 +112,8 @@ class Memory:
     def contacts(self) -> Contacts:
         """Return every node's last accepted heartbeat, as a copy."""
         table, reached = self.beats.table[: len(self.index)], self.checkpoints.get(BEATS_NAME, Checkpoint())
-        return Contacts(reached.cursor, table[:, BEAT_SEQ].copy(), table[:, LAST_HEARTBEAT_US].copy())
+        columns = [table[:, column].copy() for column in (BEAT_SEQ, LAST_HEARTBEAT_US, OTHER_BOOT)]
+        return Contacts(reached.cursor, *columns)
 
     def moved(self, rows: list[NodeRow], numbers: dict[NodeId, int]) -> set[NodeId]:
         """Return the nodes among known ones that are in another place than before."""

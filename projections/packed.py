@@ -16,6 +16,7 @@ import orjson
 from projections.parts import (
     AgentInfo,
     Allocation,
+    Claim,
     Declared,
     DeclaredResource,
     Device,
@@ -27,19 +28,19 @@ from projections.parts import (
     Verdict,
 )
 
-FORMAT = 2
+FORMAT = 3
 MEMO = 4096
 # Machines come in types: so many different resources are read and written once, and shared.
 
 _DATE = orjson.OPT_UTC_Z
-_NOTHING_RARE = ((), (), (), None, (), (), None, (), (), None, None, (), None, 0, 0, 0, 0)
+_NOTHING_RARE = ((), (), (), (), None, (), (), None, (), (), None, None, (), None, 0, 0, 0, 0)
 
 
 def pack_fields(fields: tuple[Any, ...]) -> bytes:
     """Return the fields of a `NodeState`, in its order, as bytes."""
     (
         node_id, version, changed_at,
-        agent_seq, incarnation, boot_id, machine_id, previous_boots, previous_seqs, conflict, leaving,
+        agent_seq, incarnation, boot_id, machine_id, previous_boots, previous_seqs, conflict, claims, leaving,
         first_registered_at, registered_at, boot_at, inventory_at, inventory_seq,
         hostname, display_name, addresses, region, zone, pool, role, architecture, agent, interval_s, labels,
         resources, devices, gates, dialect, warnings,
@@ -47,7 +48,7 @@ def pack_fields(fields: tuple[Any, ...]) -> bytes:
         duplicates, reordered, identical, zombies,
     ) = fields  # fmt: skip
     rare = (
-        previous_boots, previous_seqs, conflict, leaving, devices, gates, dialect, warnings,
+        previous_boots, previous_seqs, conflict, claims, leaving, devices, gates, dialect, warnings,
         holds, retirement, declared, allocations, flips, duplicates, reordered, identical, zombies,
     )  # fmt: skip
     return orjson.dumps(
@@ -89,7 +90,7 @@ def unpack_fields(packed: bytes) -> tuple[Any, ...]:
     registered_at = _time(registered)
     boot_at = registered_at if boot == 0 else _time(boot)
     (
-        previous_boots, previous_seqs, conflict, leaving, devices, gates, dialect, warnings,
+        previous_boots, previous_seqs, conflict, claims, leaving, devices, gates, dialect, warnings,
         holds, retirement, declared, allocations, flips, duplicates, reordered, identical, zombies,
     ) = _NOTHING_RARE if rare == 0 else _unpack_rare(rare)  # fmt: skip
     if verdict:
@@ -102,7 +103,7 @@ def unpack_fields(packed: bytes) -> tuple[Any, ...]:
         )
     return (
         node_id, version, changed_at,
-        agent_seq, incarnation, boot_id, machine_id, previous_boots, previous_seqs, conflict, leaving,
+        agent_seq, incarnation, boot_id, machine_id, previous_boots, previous_seqs, conflict, claims, leaving,
         registered_at if first == 0 else _time(first), registered_at, boot_at,
         boot_at if inventory == 0 else _time(inventory), inventory_seq,
         hostname, display_name, tuple(addresses), region, zone, pool, role, architecture,
@@ -156,10 +157,10 @@ def _reported(
 
 
 def _pack_rare(rare: tuple[Any, ...]) -> tuple[Any, ...]:
-    boots, seqs, conflict, leaving, devices, gates, dialect, warnings, *rest = rare
+    boots, seqs, conflict, claims, leaving, devices, gates, dialect, warnings, *rest = rare
     holds, retirement, declared, allocations, flips, *counters = rest
     return (
-        boots, seqs, conflict,
+        boots, seqs, conflict, [tuple(claim) for claim in claims],
         leaving and tuple(leaving),
         [(*device[:3], _text(device.memory), *device[4:]) for device in devices],
         gates, dialect, warnings,
@@ -181,10 +182,10 @@ def _pack_declared(declared: Declared) -> tuple[Any, ...]:
 
 
 def _unpack_rare(packed: list[Any]) -> tuple[Any, ...]:
-    boots, seqs, conflict, leaving, devices, gates, dialect, warnings, *rest = packed
+    boots, seqs, conflict, claims, leaving, devices, gates, dialect, warnings, *rest = packed
     holds, retirement, declared, allocations, flips, *counters = rest
     return (
-        tuple(boots), tuple(seqs), tuple(conflict),
+        tuple(boots), tuple(seqs), tuple(conflict), tuple([Claim(*claim) for claim in claims]),
         leaving and Leaving(leaving[0], _time(leaving[1]), datetime.fromisoformat(leaving[2])),
         tuple(
             Device(device_id, kind, model, _amount(memory), healthy, reason, datetime.fromisoformat(since))

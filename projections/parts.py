@@ -43,6 +43,14 @@ class Device(NamedTuple):
     since: datetime
 
 
+class Claim(NamedTuple):
+    """A boot that reported `times` since the one that has the node last did; `seq` is its last."""
+
+    boot_id: str
+    seq: int
+    times: int
+
+
 class Leaving(NamedTuple):
     """A node's own goodbye, which ends with its next registration."""
 

@@ -85,6 +85,8 @@ class Roster:
         self.zone = _none()
         self.registered_at_seq = _none()
         """Where in FLEET the last registration is, while its digest is not known; else 0."""
+        self.other_boots, self.other_boots_known = _none(), _none()
+        """How many beats of earlier boots there were, and how many when the node was asked last."""
         self.is_unchecked: Flags = np.zeros(0, bool)
         """Whether the node beat since somebody looked if it has to be asked something."""
         self.interval_s, self.grace_s = _never(), _never()
@@ -94,6 +96,7 @@ class Roster:
         """Before when it gets no second verdict of a kind that changed nothing."""
         self.probed_at, self.ask_at, self.ask_pause_s = _never(), _never(), _never()
         """When it was probed, before when it is asked nothing, and for how long the next time."""
+        self._has_other_boots = False
         self._pace = lru_cache(4096)(rules.pace)
 
     @property
@@ -136,6 +139,16 @@ class Roster:
         self.beat_boot[at] = _hashes(rows.boot_ids)
         self.beat_digest[at] = _hashes(rows.digests)
         self.is_unchecked[at] = True
+
+    def take_other_boots(self, counts: Int64s) -> None:
+        """Take over how often earlier boots of each node beat; what was before this process is over."""
+        n = len(counts)
+        if self._has_other_boots:
+            self.is_unchecked[:n] |= counts != self.other_boots[:n]
+        else:
+            self.other_boots_known[:n] = counts
+            self._has_other_boots = True
+        self.other_boots[:n] = counts
 
     def take_nodes(self, rows: NodeRows, *, since: Floats) -> None:
         """Take over what nodes are now; the clock runs from `since` where a node has no verdict yet."""

@@ -15,6 +15,7 @@ from projections.packed import pack_fields, unpack_fields
 from projections.parts import (
     AgentInfo,
     Allocation,
+    Claim,
     Declared,
     Device,
     Flips,
@@ -25,9 +26,13 @@ from projections.parts import (
     Verdict,
 )
 
-PREVIOUS_BOOTS = 8
-# How many earlier boots of a node are remembered, to tell two that report in turn from a reboot. Where more
-# than so many share one id, some of their reports count as reboots.
+LATEST_BOOTS = 8
+# So many earlier boots of a node are all remembered: a report of theirs that is late is not a new one.
+PREVIOUS_BOOTS = 2 * LATEST_BOOTS
+# Of the ones before, as many more, whichever: so machines that share one id are found out however many they
+# are and in whatever order they report.
+MOST_CLAIMS = 8
+# Of how many more machines that report under the id is kept how often they did.
 
 _NO_LABELS: dict[str, str] = {}
 _NO_RESOURCES: dict[str, Reported] = {}
@@ -40,7 +45,8 @@ class NodeState(NamedTuple):
     before it where the broker's clock stepped back, so it never decreases. `registered_at` is None for a
     provisional node, about which something was said before it registered; else it is the first registration
     of this incarnation. `boot_at` is the first registration of this boot, `inventory_at` and `inventory_seq`
-    are time and sequence of the last one that changed the inventory.
+    are time and sequence of the last one that changed the inventory. `claims` are boots that would take the
+    node over while another has it: see `projections.evolve_agent`.
     """
 
     # The folds of frequent facts splice by position: what every fact moves comes first, counters last.
@@ -55,6 +61,7 @@ class NodeState(NamedTuple):
     previous_boots: tuple[str, ...] = ()
     previous_seqs: tuple[int, ...] = ()
     conflict: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
     leaving: Leaving | None = None
     first_registered_at: datetime | None = None
     registered_at: datetime | None = None

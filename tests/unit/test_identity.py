@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
 from events.facts import (
     Alive,
     Allocated,
     Cordoned,
     DisplayNameSet,
+    FactData,
     LabelsSet,
     Leaving,
     Lost,
@@ -18,8 +21,8 @@ from events.facts import (
     Restored,
     Retired,
 )
-from projections.state import PREVIOUS_BOOTS
-from tests.support.folding import life
+from projections.state import MOST_CLAIMS, PREVIOUS_BOOTS
+from tests.support.folding import Life, life
 from tests.support.strategies import NODES, placed, said
 
 LOST = Lost(boot_id="b1", silent_s=31, grace_s=30)
@@ -142,14 +145,57 @@ def test_two_boots_that_report_in_turn_are_a_conflict_and_the_record_does_not_fl
     assert node.derived.conditions == ("identity_conflict",)
 
 
-def test_a_boot_never_seen_ends_a_conflict() -> None:
-    node = life(registered("k1"), registered("k2"), registered("k1", seq=2))
-    assert node.state.conflict
+def in_conflict() -> Life:
+    return life(registered("k1"), registered("k2"), Alive(boot_id="k2"), registered("k1", seq=2))
 
-    node.tell(registered("k3"))
 
-    assert node.state.conflict == ()
-    assert node.state.boot_id == "k3"
+def test_a_boot_never_seen_is_one_claimant_more_while_a_conflict_lasts() -> None:
+    node = in_conflict()
+
+    for n in range(1, 9):
+        node.tell(registered("k3", seq=2 * n), registered("k3", seq=2 * n + 1), registered("k2", seq=n + 1))
+
+    assert node.state.boot_id == "k2"
+    assert node.state.conflict == ("k2", "k1", "k3")
+    assert [one.cause_seq for one in node.tables.announcements if one.detail == "conflict"] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [Lost(boot_id="k2", silent_s=31, grace_s=30), Leaving(boot_id="k2", seq=2), Retired()],
+)
+def test_a_boot_never_seen_takes_over_once_the_one_that_has_the_node_is_gone(ended: FactData) -> None:
+    node = in_conflict().tell(registered("k3"), ended)
+
+    node.tell(registered("k3", seq=2))
+
+    assert (node.state.boot_id, node.state.conflict, node.state.claims) == ("k3", (), ())
+
+
+def test_a_boot_never_seen_takes_over_when_it_alone_answers_three_times() -> None:
+    node = in_conflict().tell(registered("k3", seq=1), registered("k3", seq=2), registered("k3", seq=2))
+    before = node.state.boot_id
+
+    node.tell(registered("k3", seq=3))
+
+    assert before == "k2"
+    assert (node.state.boot_id, node.state.conflict) == ("k3", ())
+    assert node.derived.conditions == ()
+
+
+@pytest.mark.parametrize("clones", [2, 9, 17, 20, 50])
+def test_clones_are_found_out_however_many_report_in_turn(clones: int) -> None:
+    node = life(*[registered(f"k{n}") for n in range(clones)])
+
+    for seq in range(2, 5):
+        node.tell(*[registered(f"k{n}", seq=seq) for n in range(clones)])
+    boot_id, told = node.state.boot_id, len(node.tables.announcements)
+    for seq in range(5, 9):
+        node.tell(*[registered(f"k{n}", seq=seq) for n in range(clones)])
+
+    assert node.derived.conditions == ("identity_conflict",)
+    assert node.state.boot_id == boot_id
+    assert len(node.tables.announcements) - told <= MOST_CLAIMS
 
 
 def test_a_report_of_an_earlier_boot_that_was_only_late_is_no_conflict() -> None:
@@ -174,7 +220,7 @@ def test_a_fleet_of_clones_takes_bounded_memory() -> None:
     node.tell(*[registered(f"k{n}", seq=2) for n in range(40)])
 
     assert len(node.state.previous_boots) == len(node.state.previous_seqs) == PREVIOUS_BOOTS
-    assert len(node.state.conflict) <= PREVIOUS_BOOTS + 1
+    assert len(node.state.conflict) <= MOST_CLAIMS + 1
 
 
 def test_heartbeat_and_registration_end_alike_in_either_order() -> None:

@@ -284,6 +284,18 @@ def test_who_does_not_listen_is_asked_ever_more_seldom() -> None:
     assert roster.ask_pause_s[0] == 0
 
 
+def test_who_beats_under_one_id_in_turn_is_asked_and_one_late_beat_of_an_earlier_boot_is_not_enough() -> None:
+    roster, asked = rostered(Told(spoke=99.0), Told(spoke=99.0)), []
+    roster.take_other_boots(np.array([7, 7]))
+
+    for count, now in ((1, 100), (2, 105), (4, 110), (5, 116), (9, 130)):
+        roster.take_other_boots(np.array([7 + count, 8]))
+        found = to_ask(roster, now=now, facts_known_until=now)
+        asked += [(now, number) for number in found.in_turn.tolist()]
+
+    assert asked == [(105, 0), (116, 0)]
+
+
 def test_a_digest_that_only_the_data_tell_is_read_before_anybody_is_asked() -> None:
     roster = rostered(Told(spoke=99.0, digest=OTHER))
     roster.registered(0, "", seq=17)

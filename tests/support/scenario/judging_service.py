@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from api.app import create_app
-from api.service import Service, StreamReading
 from consumers.picture import Picture
-from consumers.questions import GONE, OTHER_BOOT, OTHER_INVENTORY, UNKNOWN
+from consumers.questions import GONE, IN_TURN, OTHER_BOOT, OTHER_INVENTORY, UNKNOWN
 from consumers.verdict_events import VerdictEvents
 from events.asks import Ask
 from events.codec import encode_fact
@@ -30,9 +29,12 @@ from projections.projection import Projection
 from projections.rounds import next_round
 from projections.silence import LivenessRules
 from projections.watch import Look
-from tests.support.asgi import Got, ask
 from tests.support.scenario.clocks import Clocks
 from tests.support.scenario.stored_log import BrokerDownError, StaleError, StoredLog
+
+if TYPE_CHECKING:
+    from api.service import StreamReading
+    from tests.support.asgi import Got
 
 ROUNDS = 64
 
@@ -94,6 +96,10 @@ class JudgingService:
 
     def get(self, target: str) -> Got:
         """Ask the API, below `/fleet/v1`."""
+        from api.app import create_app  # half a second, and few worlds are asked
+        from api.service import Service
+        from tests.support.asgi import ask
+
         now = self._clocks.steady
         service = Service(
             projection=self.projection,
@@ -118,6 +124,8 @@ class JudgingService:
         return [(str(node), str(what)) for node, what in rows]
 
     def _readings(self) -> dict[str, StreamReading]:
+        from api.service import StreamReading
+
         found = {}
         for name in (FLEET_NAME, BEATS_NAME):
             epoch, head = self._log.head(name)
@@ -161,6 +169,7 @@ class JudgingService:
             (found.unknown, UNKNOWN),
             (found.other_boot, OTHER_BOOT),
             (found.other_inventory, OTHER_INVENTORY),
+            (found.in_turn, IN_TURN),
             (found.gone, GONE),
         ):
             for node in self._node_ids(numbers):

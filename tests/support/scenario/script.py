@@ -1,4 +1,4 @@
-"""Scripts of scenarios: one JSON object a line. A line with `type` is reported, one with `op` is a step.
+"""Scripts of scenarios: JSON objects, called lines. One with `type` is reported, one with `op` is a step.
 
     {"type": "node.heartbeat", "node": "n1", "inc": "b1", "seq": 2, "recv": "2026-05-01T12:00:10Z"}
     {"op": "broker_down", "for_s": 41}
@@ -57,15 +57,13 @@ class Script:
             "assert": self._assert,
         }
 
-    def run(self, text: str) -> World:
-        """Run every line; return the world as it is then."""
-        for row in text.strip().splitlines():
-            line = json.loads(row)
+    def run(self, lines: list[Line]) -> None:
+        """Run every line."""
+        for line in lines:
             if "type" in line:
                 self._report(line)
             else:
                 self._ops[line["op"]](line)
-        return self.world
 
     def _report(self, line: Line) -> None:
         world = self.world
@@ -171,17 +169,24 @@ CHECKS: dict[str, Callable[[World, str], Any]] = {
 }
 
 
+def lines_of(text: str) -> Iterator[Line]:
+    """The objects that follow one another in a text."""
+    decoder, text = json.JSONDecoder(), text.strip()
+    while text:
+        line, end = decoder.raw_decode(text)
+        yield line
+        text = text[end:].lstrip()
+
+
 @contextmanager
 def scenario(folder: Path, text: str) -> Iterator[World]:
     """Run a script for the length of a block; what it did is looked at inside."""
-    first, _, rest = text.strip().partition("\n")
-    said = json.loads(first)
-    rules = LivenessRules()
-    if said.get("op") == "rules":
-        rules = LivenessRules(**{name: value for name, value in said.items() if name != "op"})
-        text = rest
+    lines = list(lines_of(text))
+    said = lines.pop(0) if lines[0].get("op") == "rules" else {"op": "rules"}
+    rules = LivenessRules(**{name: value for name, value in said.items() if name != "op"})
     made = World(folder, rules=rules)
     try:
-        yield Script(made).run(text) if text.strip() else made
+        Script(made).run(lines)
+        yield made
     finally:
         made.close()

@@ -54,6 +54,11 @@ class StoredLog:
         self._last_beat: dict[bytes, int] = {}
         self._ids: dict[str, tuple[int, int]] = {}
 
+    def begin_again(self) -> None:
+        """Forget everything: streams of another epoch."""
+        self.streams = {name: StoredStream(f"{name} 2") for name in self.streams}
+        self._last, self._last_beat, self._ids = {}, {}, {}
+
     def head(self, stream: str) -> tuple[str, int]:
         """Epoch and last position of a stream."""
         found = self.streams[stream]

@@ -130,6 +130,13 @@ class World:
             service.stands_still = False
             service.step()
 
+    def lose_the_log(self) -> None:
+        """Make both streams anew, empty, and begin with empty tables, as after the worst day."""
+        self.service.stop()
+        self.service.path.unlink()
+        self.log.begin_again()
+        self.service.start()
+
     def lag(self, for_s: float) -> None:
         """Keep the services from folding for a while; the rest of them goes on."""
         for service in self.services:
