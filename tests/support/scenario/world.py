@@ -90,12 +90,23 @@ class World:
 
     # What happens.
 
-    def seed(self, count: int, *, prefix: str = "n", interval_s: float = 0.0, **said: Any) -> list[NodeId]:  # noqa: ANN401
-        """Add nodes that register and beat, and wait until all are alive and well watched."""
+    def seed(
+        self,
+        count: int,
+        *,
+        prefix: str = "n",
+        interval_s: float = 0.0,
+        zones: int = 0,
+        **said: Any,  # noqa: ANN401
+    ) -> list[NodeId]:
+        """Add nodes that register and beat, in so many zones, and wait until all are well."""
         ids = [NodeId(f"{prefix}{number}") for number in range(count)]
         interval_s = interval_s or self.rules.interval_s
-        self.crowd.add(ids, interval_s=interval_s, **said)
-        self.advance(3 * self.rules.interval_s + self.rules.grace_s)
+        for zone in range(zones):
+            self.crowd.add(ids[zone::zones], interval_s=interval_s, zone=f"z{zone}", **said)
+        if not zones:
+            self.crowd.add(ids, interval_s=interval_s, **said)
+        self.advance(2 * self.rules.interval_s + self.rules.grace_s)
         found = Counter(self.liveness(node) for node in ids)
         assert found == {"alive": count}, found
         assert self.service.mode() == ("watching", "")
@@ -129,6 +140,11 @@ class World:
         for service in self.services:
             service.stands_still = False
             service.step()
+
+    def step_clocks(self, *, broker_s: float = 0.0, service_s: float = 0.0) -> None:
+        """Set the wall clock of the broker, of the service, or of both."""
+        self.clocks.broker_by_s += broker_s
+        self.clocks.service_by_s += service_s
 
     def lose_the_log(self) -> None:
         """Make both streams anew, empty, and begin with empty tables, as after the worst day."""
