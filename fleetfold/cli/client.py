@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from events.errors import RefusedError, SettingsError, UnreachableError
+from events.errors import FleetfoldError, RefusedError, SettingsError, UnreachableError
 from fleetfold.addresses import host_and_port, is_loopback, local_url
 
 PREFIX = "/fleet/v1"
@@ -16,6 +16,7 @@ ANSWER_WITHIN_S = 30.0
 CONNECT_WITHIN_S = 3.0
 PAGE = 1_000
 _FOR_NOW = frozenset({502, 503, 504})
+_UNAUTHORIZED = 401
 
 Params = Mapping[str, str | int | list[str]]
 
@@ -108,6 +109,28 @@ class Api:
             json.loads(told["x-as-of"]),
         )
 
+    def lines(
+        self, path: str, params: Params, *, headers: Mapping[str, str], quiet_s: float
+    ) -> Iterator[str]:
+        """Yield the lines of an answer that need not end, as they come.
+
+        Raises as `get` does, and UnreachableError where nothing comes for so long, or the connection ends
+        within a line.
+        """
+        import httpx  # noqa: PLC0415
+
+        within = httpx.Timeout(ANSWER_WITHIN_S, connect=CONNECT_WITHIN_S, read=quiet_s)
+        try:
+            with self._client.stream(
+                "GET", PREFIX + path, params=params, headers=headers, timeout=within
+            ) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise self._refusal(answer)
+                yield from answer.iter_lines()
+        except httpx.TransportError as err:
+            raise self._unreachable(err) from err
+
     def _answer(self, method: str, path: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as `_send`
         found = self._send(method, path, **request)
         try:
@@ -124,25 +147,32 @@ class Api:
         try:
             answer = self._client.request(method, PREFIX + path, **request)
         except httpx.TransportError as err:
-            raise UnreachableError(
-                self.url,
-                why=f"does not answer ({str(err) or type(err).__name__})",
-                instead="check that `fleetfold up` runs, or name the server with --server",
-            ) from err
+            raise self._unreachable(err) from err
         if answer.is_success:
             return answer
+        raise self._refusal(answer)
+
+    def _unreachable(self, err: Exception) -> UnreachableError:
+        return UnreachableError(
+            self.url,
+            why=f"does not answer ({str(err) or type(err).__name__})",
+            instead="check that `fleetfold up` runs, or name the server with --server",
+        )
+
+    def _refusal(self, answer: Any) -> FleetfoldError:  # noqa: ANN401 - as `_send`
+        """Return what an answer that is no success is here."""
         try:
             problem = answer.json()
             code, sentence = str(problem["code"]), str(problem.get("detail") or problem["title"])
         except (ValueError, KeyError, TypeError):
             code, sentence = f"http_{answer.status_code}", f"{self.url} answered {answer.status_code}"
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            raise RefusedError(
+        if answer.status_code == _UNAUTHORIZED:
+            return RefusedError(
                 code, sentence, instead="set FLEETFOLD_ADMIN_TOKEN to the token of this server"
             )
         if answer.status_code in _FOR_NOW:
-            raise UnreachableError(self.url, why=f"cannot answer now: {sentence}")
-        raise RefusedError(code, sentence)
+            return UnreachableError(self.url, why=f"cannot answer now: {sentence}")
+        return RefusedError(code, sentence)
 
 
 def _address(server: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from events.errors import BrokerUnavailableError, FleetfoldError, SettingsError, UnreachableError
-from fleetfold.cli import decisions, exporting, processes, questions, upkeep
+from fleetfold.cli import decisions, exporting, processes, questions, upkeep, watching
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 processes.add_to(app)
 questions.add_to(app)
 decisions.add_to(app)
+watching.add_to(app)
 exporting.add_to(app)
 upkeep.add_to(app)
 
