@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from api.dialects.fuse_secrets import SecretStore
 from api.dialects.rules import DialectRules
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Service:
     `degraded`, … as the evaluator says it, `liveness_reason` why ("" while it is `watching`), `outlook` what it
     expects of a node (None: it does not know it), `liveness_counts` how often it said what;
     `announcer_counts` is how often announcing came to what.
-    `admin_token` of "" means that nobody is asked for one. `dialects` is what is set about them.
+    `admin_token` of "" means that nobody is asked for one. `dialects` is what is set about them,
+    `secrets` where the dialect Fuse keeps what may not be in the log.
     """
 
     projection: Projection
@@ -87,3 +89,4 @@ class Service:
     outlook: Callable[[NodeId], Outlook | None] = lambda _node: None
     replica: Callable[[], Replica] = _no_replica
     dialects: DialectRules = field(default_factory=DialectRules)
+    secrets: SecretStore = field(default_factory=SecretStore)

@@ -4,6 +4,7 @@
 <data>/broker/           the embedded broker: its store, configuration and log
 <data>/fleetfold.duckdb  the tables of the core process
 <data>/replica/          the tables of the SQL replica
+<data>/secrets.sqlite3   what may not be in the log; for its owner alone, and no part of a rebuild
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ class DataFolder:
     def replica(self) -> Path:
         """Return the folder of the SQL replica."""
         return self.root / "replica"
+
+    @property
+    def secrets(self) -> Path:
+        """Return the file of secrets, which is made with the first one."""
+        return self.root / "secrets.sqlite3"
 
     def hold(self) -> None:
         """Take the folder for this process; RefusedError where it cannot be used or another holds it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from decimal import Decimal
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from fleetfold.setting_group import Group
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 Secrets = tuple[SecretStr, ...]
 Profile = Literal["safe", "documented"]
+KEY_BYTES = 32
+# Of a Fernet key: half of it signs, half of it encrypts.
 
 
 class FuseSettings(Group):
@@ -34,6 +38,42 @@ class FuseSettings(Group):
         default="safe",
         description="What a second registration may overwrite: `safe` keeps what operators decided",
     )
+    agent_networks: tuple[str, ...] = Field(
+        default=(),
+        description="The only networks in which hosts' agents are asked (JSON list, such as "
+        '`["10.0.0.0/8"]`); none: all but link-local, multicast and the addresses at which clouds hand out '
+        "credentials",
+    )
+    probe_timeout_s: float = Field(
+        default=5.0, gt=0, le=60, description="Seconds that a host's agent has to answer in all"
+    )
+    secrets_key: SecretStr | None = Field(
+        default=None,
+        description="Seals the tokens of hosts' agents where they are kept: 32 random bytes in URL-safe "
+        "base64; none: they lie in a file that only its owner may read",
+    )
+
+    @field_validator("agent_networks")
+    @classmethod
+    def _are_networks(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            try:
+                ip_network(text)
+            except ValueError as err:
+                raise ValueError("a network looks like 10.0.0.0/8 or fd00::/8, without host bits") from err
+        return texts
+
+    @field_validator("secrets_key")
+    @classmethod
+    def _is_a_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None:
+            try:
+                is_long_enough = len(urlsafe_b64decode(key.get_secret_value())) == KEY_BYTES
+            except ValueError:
+                is_long_enough = False
+            if not is_long_enough:
+                raise ValueError("a key is what `openssl rand -base64 32 | tr +/ -_` says")
+        return key
 
 
 class CaravanseraiSettings(Group):
@@ -106,6 +146,8 @@ def dialect_rules(settings: Settings) -> DialectRules:
             api_keys=_texts(fuse.api_keys),
             may_register=fuse.registration == "enabled",
             reregister=fuse.reregister,
+            agent_networks=fuse.agent_networks,
+            probe_timeout_s=fuse.probe_timeout_s,
         ),
         aria_pin=rules.AriaRules(agent_tokens=_texts(settings.aria.agent_tokens)),
         stratum=rules.StratumRules(
@@ -120,6 +162,12 @@ def dialect_rules(settings: Settings) -> DialectRules:
             else rules.HostReservation(Decimal(str(kept.vcpus)), kept.memory_bytes),
         ),
     )
+
+
+def secrets_key(settings: Settings) -> str:
+    """Return the key that seals tokens where they are kept, "" without one."""
+    key = settings.fuse.secrets_key
+    return "" if key is None else key.get_secret_value()
 
 
 def _texts(secrets: Secrets) -> tuple[str, ...]:

@@ -132,6 +132,7 @@ class _Supervisor:
             settings,
             nats_url=nats_url,
             tables=self._folder.tables,
+            secrets=self._folder.secrets,
             listener=self._listener,
             replica=self._replica_now,
         )

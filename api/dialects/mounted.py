@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.dialects import aria_pin, caravanserai, shared_paths, smolfleet
+from api.dialects import aria_pin, caravanserai, fuse, shared_paths, smolfleet, stratum
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,6 +18,8 @@ def mounted(answers: Answers, metrics: Callable[[], Awaitable[bytes]]) -> tuple[
     return (
         smolfleet.dialect(answers),
         caravanserai.dialect(answers),
+        fuse.dialect(answers),
         aria_pin.dialect(answers),
+        stratum.dialect(answers),
         shared_paths.dialect(answers, metrics),
     )

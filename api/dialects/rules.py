@@ -38,12 +38,18 @@ class CaravanseraiRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuseRules:
-    """Who may do what, and what a second registration overwrites."""
+    """Who may do what, what a second registration overwrites, and where hosts' agents may be.
+
+    `agent_networks` are the only ones in which agents are asked; with none, all but those that never are
+    (`api.dialects.fuse_url`). `probe_timeout_s` bounds one such question in all.
+    """
 
     master_token: str = field(default="", repr=False)
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     may_register: bool = True
     reregister: Profile = "safe"
+    agent_networks: tuple[str, ...] = ()
+    probe_timeout_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
