@@ -34,8 +34,8 @@ from api.node_models import NodeAnswer, NodeAtAnswer, NodesAnswer
 from api.problems import KINDS, MEDIA_TYPE
 from api.service import Service
 from api.status_models import StatusAnswer
-from api.why_models import WhyAnswer
 from api.stream_messages import PARAMETERS, declare
+from api.why_models import WhyAnswer
 from events.subjects import API_PREFIX
 from projections.projection import Projection
 

@@ -69,8 +69,8 @@ class Service:
 
     `readings` gives one `StreamReading` per stream by its name. `nc` is a connection on the API's own event
     loop (None: no NATS routes; questions over HTTP are answered without it). `liveness_mode` is `watching`,
-    `degraded`, … as the evaluator says it, `liveness_reason` why ("" while it is `watching`), `outlook` what it
-    expects of a node (None: it does not know it), `liveness_counts` how often it said what;
+    `degraded`, … as the evaluator says it, `liveness_reason` why ("" while it is `watching`), `outlook` what
+    it expects of a node (None: it does not know it), `liveness_counts` how often it said what;
     `announcer_counts` is how often announcing came to what.
     `admin_token` of "" means that nobody is asked for one. `dialects` is what is set about them,
     `secrets` where the dialect Fuse keeps what may not be in the log.

@@ -15,6 +15,7 @@ from events.errors import StoreError
 from events.ids import NodeId
 from events.log import Batch
 from events.subjects import fact_subject
+from projections.ahead import FoldedAhead
 from projections.applied import Applied
 from projections.projection import Projection
 from tests.support.broker import Broker
@@ -126,11 +127,11 @@ class Slow(Projection):
 
     stands_still_s = 0.0
 
-    def apply(self, batch: Batch) -> Applied:
-        if batch.stream == "BEATS":
+    def apply(self, work: Batch | FoldedAhead) -> Applied:
+        if isinstance(work, Batch) and work.stream == "BEATS":
             threading.Event().wait(self.stands_still_s)
             self.stands_still_s = 0.0
-        return super().apply(batch)
+        return super().apply(work)
 
 
 @on_a_loop

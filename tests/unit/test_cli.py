@@ -19,8 +19,8 @@ from events.errors import (
 from fleetfold.cli.program import app, exit_code
 
 COMMANDS = (
-    "up", "serve", "replica", "agent", "nodes", "show", "why", "capacity", "sql", "simulate", "rebuild", "verify",
-    "quarantine", "check", "schema", "cordon", "uncordon", "drain", "undrain", "maintenance", "retire",
+    "up", "serve", "replica", "agent", "nodes", "show", "why", "capacity", "sql", "simulate", "rebuild",
+    "verify", "quarantine", "check", "schema", "cordon", "uncordon", "drain", "undrain", "maintenance", "retire",
     "restore", "label", "export",
 )  # fmt: skip
 
