@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from api.dialects.fuse_capacity import Failed, Outcome, Rejected, read_answer
@@ -33,14 +34,31 @@ CONNECT_SHARE = 0.5
 # Of the whole time, so that a second address has a chance where the first one swallows packets.
 
 
-async def probe(url: HostUrl, token: str, *, allowed: Sequence[Network], timeout_s: float) -> Outcome:
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Returns the addresses of a name, as texts; raises OSError where there are none."""
+
+
+async def resolve(name: str, port: int) -> list[str]:
+    """Return the addresses of a name as this machine knows them."""
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return [str(one[4][0]) for one in found]
+
+
+async def probe(
+    url: HostUrl,
+    token: str,
+    *,
+    allowed: Sequence[Network],
+    timeout_s: float,
+    resolve: Resolve = resolve,
+) -> Outcome:
     """Return what the agent at a URL answers, within `timeout_s` in all.
 
     Raises Refusal (invalid) where the name stands for an address that may not be dialled: then nothing was.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            addresses = await _addresses(url)
+            addresses = await _addresses(url, resolve)
             for address in addresses:
                 if why := refused(address, allowed=allowed):
                     raise Refusal("invalid", f"url: {why}")
@@ -55,15 +73,13 @@ class _NoAddressError(Exception):
     """A name that stands for no address."""
 
 
-async def _addresses(url: HostUrl) -> list[Address]:
+async def _addresses(url: HostUrl, resolve: Resolve) -> list[Address]:
     """Return the addresses of a URL's host; raise _NoAddressError."""
     if url.address is not None:
         return [url.address]
-    loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(url.name, url.port, type=socket.SOCK_STREAM)
         # A zone behind an address means a link-local one, which is refused without it as well.
-        listed = dict.fromkeys(parsed(str(one[4][0])) for one in found)
+        listed = dict.fromkeys(parsed(text) for text in await resolve(url.name, url.port))
     except (OSError, ValueError) as err:
         raise _NoAddressError from err
     if not listed:
