@@ -29,7 +29,7 @@ from api.json_text import dumps
 from api.parameters import CapacityParameters, ChangesParameters, NodeParameters, NodesParameters, Parameters
 from api.problems import MEDIA_TYPE, OVERSIZED, ProblemError, problem_of, unreadable
 from events.ids import node_id
-from events.subjects import API_PREFIX
+from events.subjects import API_PREFIX, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -148,7 +148,12 @@ def unread(err: ValidationError) -> ProblemError:
 
 
 async def _decoded(message: NatsMessage) -> object:
-    """Return a question's JSON, {} for an empty body; bytes that are no JSON stay bytes: no model fits."""
+    """Return a question's JSON, {} for an empty body; bytes that are no JSON stay bytes: no model fits.
+
+    A question whose answer would become a record of one of our streams is not answered.
+    """
+    if message.reply_to.startswith(OURS):
+        message.reply_to = ""
     body = message.body
     if not body.strip():
         return {}

@@ -22,7 +22,7 @@ from api.answers import Answers
 from api.json_text import dumps
 from api.problems import MEDIA_TYPE, problem_of
 from events.ids import from_token
-from events.subjects import API_PREFIX
+from events.subjects import API_PREFIX, OURS
 
 if TYPE_CHECKING:
     from faststream.nats import NatsBroker
@@ -97,6 +97,8 @@ async def _start_micro(connection: Client, answers: Answers) -> MicroService:
     )
 
     async def node(request: Request) -> None:
+        if request._msg.reply.startswith(OURS):
+            return  # the answer would become a record of one of our streams
         try:
             asked = from_token(request.subject.rsplit(".", 1)[1])
             found = nodes.now(answers, asked)

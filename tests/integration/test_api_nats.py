@@ -238,3 +238,17 @@ async def test_two_services_share_the_questions(broker: AnyBroker, tmp_path: Pat
 
 def _without_time(answered: dict[str, Any]) -> dict[str, Any]:
     return {**answered, "as_of": {**answered["as_of"], "time": None}}
+
+
+async def test_no_answer_becomes_a_record_of_a_stream(broker: AnyBroker, tmp_path: Path) -> None:
+    async with answering(broker, tmp_path) as (served, nc):
+        served.registered("n1")
+        wrong = await nc.subscribe("fleet.v1.>")
+
+        for question, body in (("status", b""), ("node", b"{"), ("node.n1", b"")):
+            await nc.publish(f"fleet.api.v1.{question}", body, reply="fleet.v1.agent.n1.registered")
+        for _ in range(20):
+            await _ask(nc, "node", {"node_id": "n1"})  # answered by the same subscriptions, after those above
+            await _ask(nc, "status")
+
+        assert wrong.pending_msgs == 0
