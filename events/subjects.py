@@ -28,7 +28,7 @@ FLEET_SUBJECTS = tuple(f"{ROOT}.{owner}.*.*" for owner in OWNERS)
 BEATS_SUBJECTS = (f"{ROOT}.beat.*",)
 CHANGES_SUBJECTS = (f"{ROOT}.node.*.*.*",)
 OURS = "fleet."
-"""What all our subjects begin with: what is asked is never answered below it, where a record would be made."""
+"""What all our subjects begin with: no question is answered below it, where a record would be made."""
 API_PREFIX = "fleet.api.v1"
 NO_NODE = "~"
 """In the place of a node's token, which never has this character: it would be percent-encoded."""
