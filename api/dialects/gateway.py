@@ -42,7 +42,7 @@ BEAT_ATTEMPTS = 4
 VERDICT_WITHIN = timedelta(seconds=3)
 # The evaluator says `alive` within 0.3 s of a commit, and in a second on a machine that is busy starting. A
 # node whose verdict is held up for longer is answered as it is.
-JUDGING = frozenset({"watching", "waiting"})
+NOBODY_JUDGES = "off"
 UNHEARD = frozenset({"pending", "lost"})
 
 
@@ -165,7 +165,7 @@ class Gateway:
     async def _judged(self, node: NodeId) -> None:
         """Wait for the verdict on a node that has just spoken, where somebody judges; not for ever."""
         positions, deadline = self.answers.positions, time.monotonic() + VERDICT_WITHIN.total_seconds()
-        while self.answers.service.liveness_mode() in JUDGING:
+        while self.answers.service.liveness_mode() != NOBODY_JUDGES:
             seq = positions.seq(FLEET_NAME)
             state = self.answers.projection.node(node)
             left_s = deadline - time.monotonic()
