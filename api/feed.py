@@ -31,7 +31,7 @@ from projections.change_queries import changes
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from projections.change_queries import ChangesPage
+    from projections.latest import ChangesPage
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_S = 15.0

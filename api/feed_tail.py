@@ -106,7 +106,11 @@ class Tail:
             self._forget(NOWHERE if now is None else ChangeCursor(now.epoch, now.seq))
             return True
         end, number = self.end, self._number
-        page = await self._questions.ask(lambda cursor: changes(cursor, after=end, number=number, limit=PAGE))
+        page = self._projection.latest.page(after=end, number=number)
+        if page is None:
+            page = await self._questions.ask(
+                lambda cursor: changes(cursor, after=end, number=number, limit=PAGE)
+            )
         if (
             page.reached.epoch != end.epoch
             or page.reached.seq < end.seq

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from consumers.following import Connect
     from projections.applied import Applied
-    from projections.change_queries import ChangesPage
+    from projections.latest import ChangesPage
     from projections.projection import Projection
 
 log = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ class Announcer:
 
     def _page(self, place: Place) -> ChangesPage | None:
         """Return what comes after a place; None where the tables are others than it was found in."""
-        page = ask_tables(
+        page = self._projection.latest.page(after=place.cursor, number=place.number) or ask_tables(
             self._projection,
             lambda cursor: changes(cursor, after=place.cursor, number=place.number, limit=PAGE),
         )

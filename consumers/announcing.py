@@ -24,7 +24,8 @@ from events.log import Cursor
 from events.moments import from_us
 from events.stream_admin import ensure_streams
 from events.streams import CHANGES, FLEET_NAME
-from projections.change_queries import Reached, begin_since, reached, stored_at
+from projections.change_queries import begin_since, reached, stored_at
+from projections.latest import Reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable

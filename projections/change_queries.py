@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -18,6 +18,7 @@ from events.change_cursor import ChangeCursor
 from events.moments import from_us, to_us
 from events.streams import FLEET_NAME
 from projections.derive import FLAPPING
+from projections.latest import ChangesPage, Reached
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -93,30 +94,6 @@ NODES_IN_CONDITION = """
     WHERE list_contains(conditions, $condition)
     ORDER BY node_id
 """
-
-
-class Reached(NamedTuple):
-    """How far FLEET is folded in the tables that were asked; an epoch of "" where it never was."""
-
-    epoch: str
-    seq: int
-    stored_at_ns: int
-
-
-class ChangesPage(NamedTuple):
-    """Announcements in their order; `after` is the position after the page, from which the next one begins.
-
-    `is_last` says that there were no more when it was asked. `number` counts the announcements up to it, for
-    the next page of the same tables. `holes` are the sequences of FLEET on the way that are proven deleted:
-    what they caused, nobody knows.
-    """
-
-    reached: Reached
-    changes: list[Announcement]
-    after: ChangeCursor
-    number: int
-    is_last: bool
-    holes: list[tuple[int, int]]
 
 
 def reached(cursor: DuckDBPyConnection) -> Reached:

@@ -30,6 +30,7 @@ from projections.claims import Claim
 from projections.commits import commit_beats, commit_facts
 from projections.directory import EVERY_NODE, NodeFilter
 from projections.heartbeats import Heartbeat
+from projections.latest import Latest
 from projections.memory import Contacts, Memory
 from projections.state import NodeState, unpack
 from projections.store import Store, StoreSettings
@@ -63,6 +64,7 @@ class Projection:
         self._lock = threading.Lock()
         self._ahead = Ahead()
         self._listeners: list[Listener] = []
+        self.latest = Latest()
         self._trimmed_at_us = 0
         self.openings = 1
         """How often tables were opened: with other tables, nodes have other numbers."""
@@ -226,6 +228,7 @@ class Projection:
             self._store.start_over(why=why)
             self._memory = Memory()
             self._ahead.drop()
+            self.latest = Latest()
             self._cursors = {}
             self._trimmed_at_us = 0
             self.openings += 1
@@ -250,7 +253,9 @@ class Projection:
             self._ahead.done(ahead)
             return applied(new, reached)
         self._store.set_pace(is_behind=new.batch.pending > BEHIND)
+        announced = self._memory.announced
         self._show(commit_facts(self._store, self._memory, ahead), FLEET_NAME, reached)
+        self.latest.add(folded, begin=announced, reached=reached.cursor, holes=new.holes)
         self._ahead.done(ahead)
         nodes, announcements = tuple(folded.states), len(folded.announcements)
         return applied(new, reached, nodes=nodes, announcements=announcements, counters=folded.counters)
