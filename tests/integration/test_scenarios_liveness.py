@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from api.node_models import Node
 from events.facts import Lost, ZoneRecovered, ZoneSilent
 from events.ids import NodeId
+from fleetfold.agent.messages import phase
 from projections.silence import LivenessRules
 from tests.support.scenario.script import scenario
 from tests.support.scenario.world import World, world
@@ -439,3 +440,31 @@ def test_two_services_that_judge_one_fleet_say_each_verdict_once(tmp_path: Path)
 
         assert fleet.told() == {"alive": 30, "lost": 1, "silent": 1}
         assert other.projection.node(NodeId("n4")) == fleet.state("n4")
+
+
+def test_a_log_that_ended_a_year_ago_is_folded_to_what_it_said_then(tmp_path: Path) -> None:
+    with world(tmp_path) as fleet:
+        ids = fleet.seed(6)
+        for node in ids:
+            fleet.power(node, is_on=False)
+        fleet.advance(60)
+        then, said = [fleet.state(node).liveness_since for node in ids], fleet.log.head("FLEET")
+        fleet.service.stop()
+        fleet.advance(365 * 86_400, tick_s=86_400)
+        fleet.service.path.unlink()
+        fleet.service.start()
+        fleet.advance(120)
+
+        assert {fleet.liveness(node) for node in ids} == {"lost"}
+        assert [fleet.state(node).liveness_since for node in ids] == then
+        assert fleet.log.head("FLEET") == said
+        assert fleet.told() == {"alive": 6, "lost": 6}
+
+
+def test_agents_that_start_together_beat_evenly_over_an_interval() -> None:
+    counts = [0] * 20
+    for number in range(10_000):
+        counts[int(phase(NodeId(f"host-{number}")) * 20)] += 1
+
+    assert min(counts) > 400
+    assert max(counts) < 600
