@@ -6,7 +6,6 @@ has a condition then (`projections.sharing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -35,28 +34,16 @@ class ClaimsChanged(NamedTuple):
 
 
 def claims(state: NodeState) -> tuple[Claim, ...]:
-    """Return what a node claims; a retired one claims nothing."""
+    """Return what a node claims, without repetition; a retired one claims nothing.
+
+    A hostname and a display name are one kind of name, since people look for either.
+    """
     if state.retirement is not None and state.retired_at is not None:
         return ()
-    return claims_of(
-        addresses=state.addresses,
-        machine_id=state.machine_id,
-        names=(state.hostname, state.effective_display_name),
-    )
-
-
-def claims_of(
-    *, addresses: Iterable[str], machine_id: str | None, names: Iterable[str | None]
-) -> tuple[Claim, ...]:
-    """Return what a node that says this claims, without repetition.
-
-    A hostname and a display name are one kind of name. Addresses that mean another machine on every machine
-    (loopback, link-local, unspecified) claim nothing.
-    """
-    found = {(DUPLICATE_ADDRESS, own): None for one in addresses if (own := _own_address(one))}
-    if machine_id:
-        found[MACHINE_ID_SHARED, machine_id] = None
-    for name in names:
+    found = {(DUPLICATE_ADDRESS, own): None for one in state.addresses if (own := own_address(one))}
+    if state.machine_id:
+        found[MACHINE_ID_SHARED, state.machine_id] = None
+    for name in (state.hostname, state.effective_display_name):
         if name:
             found[NAME_SHARED, name] = None
     return tuple(found)
@@ -79,8 +66,11 @@ def changed_claims(old: NodeState | None, new: NodeState) -> ClaimsChanged | Non
     return None if changed.before == changed.after else changed
 
 
-def _own_address(text: str) -> str | None:
-    """Return an address in its one spelling; None for one that belongs to every machine."""
+def own_address(text: str) -> str | None:
+    """Return an address in its one spelling; None for one that means another machine on every machine.
+
+    Those are loopback, link-local and unspecified ones.
+    """
     if ":" in text:
         return _own_address_6(text)
     return None if not text or text.startswith(_LOCAL_4) else text

@@ -12,9 +12,10 @@ from events.log import Int64s
 from projections.arrow_rows import arrow_rows
 from projections.capacity import ABSENT
 from projections.capacity_sums import OF_TOUCHED, Row
-from projections.claims import Claim, claims_of
+from projections.claims import DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED, own_address
 from projections.directory import TEXTS, Listed
 from projections.rows import QuarantineRow
+from projections.sharing import ClaimColumn
 from projections.tables import (
     ALLOCATION,
     ANNOUNCEMENT,
@@ -59,7 +60,6 @@ LOAD_SHARED = """
     SELECT number, conditions
     FROM main.shared
 """
-_CLAIMING = ("addresses", "machine_id", "is_active")
 LAST_ANNOUNCEMENT = """
     SELECT coalesce(max(seq), 0)
     FROM main.announcement
@@ -201,7 +201,7 @@ class LoadedNodes(NamedTuple):
     numbers: Int64s
     packed: list[bytes]
     listed: Listed
-    claims: list[tuple[Claim, ...]]
+    claims: list[ClaimColumn]
 
 
 def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[LoadedNodes]:
@@ -218,14 +218,21 @@ def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[LoadedNodes]:
                 strict=True,
             ),
         )
-        names = zip(found["hostname"].to_pylist(), found["display_name"].to_pylist(), strict=True)
-        rows = zip(*(found[name].to_pylist() for name in _CLAIMING), names, strict=True)
-        claimed = [
-            claims_of(addresses=addresses, machine_id=machine_id, names=pair) if is_active else ()
-            for addresses, machine_id, is_active, pair in rows
-        ]
         numbers = found["number"].to_numpy().astype(np.int64)
-        yield LoadedNodes(numbers, found["packed"].to_pylist(), listed, claimed)
+        yield LoadedNodes(numbers, found["packed"].to_pylist(), listed, _claim_columns(found))
+
+
+def _claim_columns(found: Any) -> list[ClaimColumn]:  # noqa: ANN401 (a batch of Arrow rows)
+    active = found.filter(found["is_active"])
+    numbers = active["number"].to_numpy().astype(np.int64)
+    addresses = [own_address(one) for one in active["addresses"].flatten().to_pylist()]
+    counts = active["addresses"].value_lengths().to_numpy()
+    return [
+        ClaimColumn(DUPLICATE_ADDRESS, np.repeat(numbers, counts), addresses),
+        ClaimColumn(MACHINE_ID_SHARED, numbers, active["machine_id"].to_pylist()),
+        ClaimColumn(NAME_SHARED, numbers, active["hostname"].to_pylist()),
+        ClaimColumn(NAME_SHARED, numbers, active["display_name"].to_pylist()),
+    ]
 
 
 def last_announcement(connection: duckdb.DuckDBPyConnection) -> int:

@@ -24,7 +24,7 @@ from projections.fact_tables import SumsChanged, last_announcement, load_nodes, 
 from projections.fold import FactsFolded
 from projections.heartbeats import BEAT_SEQ, LAST_HEARTBEAT_US, OTHER_BOOT, Heartbeat, Rows
 from projections.node_index import NewNodes, NodeIndex
-from projections.sharing import NOBODY, Conditions, SharingChanged, changed, indexed
+from projections.sharing import NOBODY, ClaimColumn, Conditions, SharingChanged, changed, indexed
 from projections.state import unpack
 from projections.usage import LastUse, Resources
 
@@ -74,12 +74,12 @@ class Memory:
         memory.index = NodeIndex(load_node_ids(connection))
         memory.announced = last_announcement(connection)
         memory._hold(len(memory.index))
-        claimed: list[tuple[int, tuple[Claim, ...]]] = []
-        for numbers, packed, listed, claims_of_each in load_nodes(connection):
+        claimed: list[ClaimColumn] = []
+        for numbers, packed, listed, columns in load_nodes(connection):
             node_ids = memory.index.node_ids(numbers)
             memory.packed.update(zip(node_ids, packed, strict=True))
             memory.directory.put(numbers, replace(listed, node_ids=node_ids))
-            claimed += zip(numbers.tolist(), claims_of_each, strict=True)
+            claimed += columns
         memory.sharing, memory.shared = indexed(claimed), load_shared(connection)
         memory.sums = CapacitySums.load(connection)
         memory.resources = load_resources(connection)

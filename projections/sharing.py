@@ -7,7 +7,8 @@ nodes nor how a log is cut into batches shows in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -51,9 +52,28 @@ class SharingChanged(NamedTuple):
     conditions: Mapping[int, Conditions]
 
 
-def indexed(claimed: Iterable[tuple[int, tuple[Claim, ...]]]) -> Sharing:
-    """Return the index over all nodes, each with its number."""
-    return _changed(NOBODY, _pairs(()), _pairs(claimed))
+class ClaimColumn(NamedTuple):
+    """What many active nodes claim of one kind: the number of each, and its text; None claims nothing."""
+
+    condition: str
+    numbers: Int64s
+    texts: Sequence[str | None]
+
+
+def indexed(columns: Iterable[ClaimColumn]) -> Sharing:
+    """Return the index over all nodes; a node may claim the same twice."""
+    hashes, numbers = [NOBODY.hashes], [NOBODY.numbers]
+    for condition, claiming, texts in columns:
+        has_text = np.fromiter(map(bool, texts), bool, len(texts))
+        claims = zip(repeat(condition), compress(texts, has_text.tolist()), strict=False)
+        hashes.append(np.fromiter(map(hash, claims), np.int64, int(has_text.sum())))
+        numbers.append(claiming[has_text].astype(np.int32))
+    every, whose = np.concatenate(hashes), np.concatenate(numbers)
+    order = np.lexsort((whose, every))
+    every, whose = every[order], whose[order]
+    again = np.zeros(len(every), dtype=bool)
+    again[1:] = (every[1:] == every[:-1]) & (whose[1:] == whose[:-1])
+    return Sharing(every[~again], whose[~again])
 
 
 def changed(

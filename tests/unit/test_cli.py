@@ -20,8 +20,8 @@ from fleetfold.cli.program import app, exit_code
 
 COMMANDS = (
     "up", "serve", "replica", "agent", "nodes", "show", "why", "capacity", "sql", "simulate", "rebuild",
-    "verify", "quarantine", "check", "schema", "cordon", "uncordon", "drain", "undrain", "maintenance", "retire",
-    "restore", "label", "export",
+    "verify", "quarantine", "check", "schema", "cordon", "uncordon", "drain", "undrain", "maintenance",
+    "retire", "restore", "label", "export",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +19,10 @@ from projections.claims import (
     SHARED_CONDITIONS,
     Claim,
     claims,
-    claims_of,
 )
-from projections.sharing import NOBODY, Conditions, changed, indexed
-from projections.state import unpack
-from tests.support.folding import Tables
+from projections.sharing import NOBODY, ClaimColumn, Conditions, changed, indexed
+from projections.state import NodeState, unpack
+from tests.support.folding import Tables, life
 from tests.support.strategies import NODES, Log, fact_logs, placed, said
 
 N1, N2 = NODES
@@ -90,11 +90,32 @@ def test_an_index_that_was_kept_is_one_that_is_made_anew(log: Log) -> None:
         fleet.tell([record])
 
     states = [unpack(row.packed) for row in fleet.tables.nodes.values()]
-    anew = indexed((NUMBERS[state.node_id], claims(state)) for state in states)
+    anew = indexed(_columns(states))
 
     assert fleet.sharing.hashes.tolist() == anew.hashes.tolist()
     for claim in {claim for state in states for claim in claims(state)}:
         assert fleet.sharing.holders(claim) == anew.holders(claim)
+
+
+def _columns(states: list[NodeState]) -> list[ClaimColumn]:
+    made = [
+        (condition, NUMBERS[state.node_id], text) for state in states for condition, text in claims(state)
+    ]
+    kinds = {one: [(number, text) for on, number, text in made if on == one] for one in SHARED_CONDITIONS}
+    return [
+        ClaimColumn(one, np.array([number for number, _ in of], np.int64), [text for _, text in of])
+        for one, of in kinds.items()
+    ]
+
+
+def test_what_a_node_claims_twice_is_one_claim_and_none_is_no_claim() -> None:
+    both = ClaimColumn(NAME_SHARED, np.array([3, 4]), ["h", None])
+    again = ClaimColumn(NAME_SHARED, np.array([3, 4]), ["h", ""])
+
+    found = indexed([both, again])
+
+    assert found.holders((NAME_SHARED, "h")) == [3]
+    assert len(found.hashes) == 1
 
 
 def test_a_shared_address_is_raised_once_on_both_and_cleared_once_on_both() -> None:
@@ -162,12 +183,15 @@ def test_nodes_of_one_batch_share_among_themselves() -> None:
     [
         (["127.0.0.1", "169.254.3.4", "0.0.0.0", "::1", "fe80::1%eth0", "::"], []),
         (["2001:DB8:0:0::1", "2001:db8::1"], ["2001:db8::1"]),
-        (["10.0.0.1", "10.0.0.1:80", "[2001:db8::1]:80", ""], ["10.0.0.1", "10.0.0.1:80", "[2001:db8::1]:80"]),
+        (
+            ["10.0.0.1", "10.0.0.1:80", "[2001:db8::1]:80", ""],
+            ["10.0.0.1", "10.0.0.1:80", "[2001:db8::1]:80"],
+        ),
     ],
 )
 def test_an_address_is_compared_in_its_one_spelling_and_only_if_it_is_a_nodes_own(
     addresses: list[str], claimed: list[str]
 ) -> None:
-    made = claims_of(addresses=addresses, machine_id=None, names=())
+    state = life(Registered(boot_id="b1", seq=1, addresses=tuple(addresses))).state
 
-    assert made == tuple((DUPLICATE_ADDRESS, text) for text in claimed)
+    assert claims(state) == tuple((DUPLICATE_ADDRESS, text) for text in claimed)
