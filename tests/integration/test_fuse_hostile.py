@@ -96,7 +96,7 @@ async def test_odd_paths_and_headers_are_answered_in_the_envelope(broker: AnyBro
         )
 
     assert found == [(400, "invalid_argument")] + [(404, "not_found")] * 8
-    assert actions == [(400, "invalid_argument")] * 5
+    assert actions == [(400, "invalid_argument")] * 6
     assert weird.status == 200
 
 
