@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from consumers.evaluator import Evaluator
 from events.facts import (
     Allocated,
     Cordoned,
@@ -21,14 +22,19 @@ from events.facts import (
     Released,
     Retired,
 )
+from events.ids import node_id
+from projections.derive import derive
+from projections.silence import LivenessRules
 from projections.state import OWNERS
 from tests.support.brokers import AnyBroker
 from tests.support.facts_said import say
 from tests.support.fuse import CAPACITY, body, error, fuse, fuse_rules, host, register, state_of
 from tests.support.host_agents import PLAIN, WITH_GPUS, host_agent, nobody_listens
 from tests.support.loops import on_a_loop
+from tests.support.publishing import connect
 from tests.support.serving import Serving, serving
 from tests.support.spoken import told
+from tests.support.waiting import until
 
 NODE = "fuse:h1"
 ZERO = {"cpus": 0, "ram_mb": 0, "storage_gb": 0, "vm_count": 0}
@@ -207,6 +213,30 @@ async def test_what_is_said_again_appends_nothing_and_is_a_contact(broker: AnyBr
     assert away["warnings"] == [
         f"could not verify host agent at {agent.url} (no connection); registering with declared capacity"
     ]
+
+
+@on_a_loop
+async def test_a_host_is_never_lost_however_long_it_says_nothing(broker: AnyBroker, tmp_path: Path) -> None:
+    async with serving(broker, tmp_path, dialects=fuse_rules()) as served:
+        rules = LivenessRules(interval_s=0.1, grace_s=0.3)
+        evaluator = Evaluator(served.projection, lambda: connect(broker.url), rules)
+        with host_agent(PLAIN) as agent:
+            await register(served, agent.url)
+            contact = await register(served, agent.url)
+        await served.publish("fleet.v1.agent.n1.registered", b'{"boot_id":"b1","seq":1}')
+        await evaluator.start()
+        try:
+            # A node of our own is silent for no longer than the host is.
+            await until(
+                lambda: getattr(served.projection.node(node_id("n1")), "liveness", "") == "lost",
+                what="the node beside it is lost",
+            )
+        finally:
+            await evaluator.stop()
+        state, shown = state_of(served), await host(served)
+
+    assert (state.liveness, state.verdict, derive(state).schedulable) == ("unmonitored", None, True)
+    assert (shown["state"], shown["last_seen"]) == ("active", contact["last_seen"])
 
 
 @on_a_loop
