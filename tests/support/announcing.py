@@ -112,7 +112,7 @@ async def bodies(nc: Client) -> list[tuple[str, bytes]]:
     """Every message of CHANGES as it is stored: subject and body."""
     state = (await js_api(nc, "STREAM.INFO.CHANGES"))["state"]
     found = []
-    for seq in range(state["first_seq"], state["last_seq"] + 1):
+    for seq in range(max(1, state["first_seq"]), state["last_seq"] + 1):
         message = (await js_api(nc, "STREAM.MSG.GET.CHANGES", {"seq": seq}))["message"]
         found.append((message["subject"], base64.b64decode(message["data"])))
     return found
