@@ -29,6 +29,7 @@ from projections.explain import Explanation, explain
 from projections.heartbeats import Heartbeat
 from projections.judging import Outlook
 from projections.prospects import Prospect
+from projections.situations import BY_WORD
 from projections.state import NodeState
 from tests.support.folding import decoded, life
 from tests.support.strategies import NODES, NOON, Log, fact_logs, placed, said
@@ -284,3 +285,22 @@ def test_what_is_promised_of_an_event_is_what_the_fold_makes_of_it(log: Log) -> 
                 after = evolve(state, fact)
                 assert after is not None
                 assert derive(after).state == prospect.state
+
+
+@settings(max_examples=80)
+@given(fact_logs(nodes=(N1,)))
+def test_what_is_promised_of_the_end_of_a_hold_is_what_the_fold_makes_of_it(log: Log) -> None:
+    for state in _states(log):
+        if state.retired_at is not None:
+            continue
+        evidence = Evidence(state=state, derived=derive(state), now=NOW, sharers={})
+        promised = {one.event.partition(",")[0]: one.state for one in explain(evidence).would_change}
+        for hold in state.standing_holds:
+            kind = BY_WORD[hold.kind]
+            fact = decoded(
+                placed([said(kind.ended(owner=hold.owner), N1)])[0]._replace(seq=state.version + 1)
+            )
+            assert fact is not None
+            after = evolve(state, fact)
+            assert after is not None
+            assert derive(after).state == promised[f"{kind.end} by owner {hold.owner}"]
