@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from consumers.ending import close
 from consumers.evaluator import Evaluator
 from consumers.hold_ends import HoldEnds
 from consumers.projector import Projector
+from consumers.retention import Retention
 from consumers.settler import Settler
 from events.stream_admin import ensure_streams
 from events.streams import CHANGES_NAME
@@ -105,6 +107,16 @@ class Core:
         settler = Settler(projection, nc, is_watching=lambda: evaluator.mode() == "watching")
         self._closing.push_async_callback(settler.stop)
         await settler.start()
+        retire_after_s = self._settings.liveness.retire_after_s
+        if retire_after_s is not None:
+            retention = Retention(
+                projection,
+                nc,
+                after=timedelta(seconds=retire_after_s),
+                is_watching=lambda: evaluator.mode() == "watching",
+            )
+            self._closing.push_async_callback(retention.stop)
+            await retention.start()
         secrets = SecretStore(self._secrets, key=secrets_key(self._settings))
         self._closing.callback(secrets.close)
         self._service = self._made_service(projection, nc, evaluator, announcer, secrets)

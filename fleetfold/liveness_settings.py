@@ -17,6 +17,7 @@ SHORTEST_INTERVAL_S = 0.05
 # Below, verdicts would be about the scheduler of this machine.
 LONGEST_INTERVAL_S = 86_400
 LONGEST_GRACE_S = 864_000
+LONGEST_RETENTION_S = 10 * 366 * 86_400
 DialectName = Literal["smolfleet", "caravanserai", "aria-pin", "stratum"]
 
 
@@ -65,6 +66,13 @@ class LivenessSettings(Group):
         ge=0,
         le=LONGEST_INTERVAL_S,
         description="Seconds for which a silent zone holds the verdicts on its nodes",
+    )
+    retire_after_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=LONGEST_RETENTION_S,
+        description="Seconds after which a node that stays lost is retired, unless it is held or has work; "
+        "not set: never",
     )
     probe: bool = Field(
         default=False, description="Whether a node is asked once more before it is called lost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from projections.state import MOST_CLAIMS, PREVIOUS_BOOTS
 from tests.support.scenario.script import scenario
 from tests.support.scenario.world import World, world
 
+DAY_S = 86_400
 few = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -301,6 +303,30 @@ def test_b31_a_phantom_is_out_of_the_lists_once_it_is_retired_and_stays_in_histo
         assert listed == ["vps-0", "vps-2"]
         assert words == [("pending",), ("ready",), ("lost",), ("retired",)]
         assert fleet.told() == {"alive": 3, "lost": 1}
+
+
+def test_b31_a_node_that_stays_lost_is_retired_once_and_after_that_it_is_quiet(tmp_path: Path) -> None:
+    with world(tmp_path) as fleet:
+        fleet.service.retire_after = timedelta(days=30)
+        fleet.seed(4, prefix="vps-")
+        fleet.fact("operator", "vps-2", "cordoned", actor="ops", owner="ops", reason="evidence")
+        fleet.fact("platform", "vps-3", "allocated", workload="w1", amounts={"cpu": 1})
+        for number in (1, 2, 3):
+            fleet.power(f"vps-{number}", is_on=False)
+        fleet.advance(29 * DAY_S, tick_s=3_600)
+        early = fleet.derived("vps-1").state
+        fleet.advance(3 * DAY_S, tick_s=3_600)
+        head = fleet.log.head("FLEET")
+        fleet.advance(DAY_S, tick_s=3_600)
+        node = fleet.state("vps-1")
+
+        assert early == "lost"
+        assert [fleet.derived(f"vps-{n}").state for n in range(4)] == ["ready", "retired", "lost", "lost"]
+        assert node.retirement is not None
+        assert node.retirement.actor == "fleetfold"
+        assert "30 days" in node.retirement.reason
+        assert fleet.log.head("FLEET") == head
+        assert fleet.changes("vps-1").count("lifecycle.retired") == 1
 
 
 def test_b34_a_report_about_another_node_is_quarantined_and_a_protected_label_ignored(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,20 @@ import numpy as np
 
 from consumers.picture import Picture
 from consumers.questions import GONE, IN_TURN, OTHER_BOOT, OTHER_INVENTORY, UNKNOWN
+from consumers.retention import SOURCE
 from consumers.verdict_events import VerdictEvents
 from events.asks import Ask
 from events.codec import encode_fact
-from events.envelope import FactEvent
+from events.envelope import FactEvent, new_event
 from events.ids import NodeId
 from events.log import Cursor, Int64s
 from events.streams import BEATS_NAME, FLEET_NAME
 from events.subjects import beat_subject, fact_subject, zone_subject
 from projections import asking
+from projections.directory import NodeFilter
 from projections.judging import Due
 from projections.projection import Projection
+from projections.retention import overdue
 from projections.rounds import next_round
 from projections.silence import LivenessRules
 from projections.watch import Look
@@ -52,6 +56,7 @@ class JudgingService:
         self.stands_still = False
         """The whole evaluator, as on a machine that is starved."""
         self.conflicts = 0
+        self.retire_after: timedelta | None = None
         self._log, self._clocks, self._asked = log, clocks, asked
         self._was_away, self._look_due = True, 0.0
 
@@ -83,6 +88,7 @@ class JudgingService:
             self.picture.refresh(now)
             self._ask(now)
             self._judge(now)
+            self._retire()
 
     def fold(self) -> None:
         """Fold all that is stored."""
@@ -195,6 +201,20 @@ class JudgingService:
             self.fold()
             picture.refresh(now)
         raise AssertionError("the rounds of one moment do not end")
+
+    def _retire(self) -> None:
+        if self.retire_after is None or self.mode()[0] != "watching":
+            return
+        for state in self.projection.nodes(NodeFilter(liveness="lost"), limit=1_000):
+            found = overdue(state, now=self._clocks.broker_now, after=self.retire_after)
+            if found is not None:
+                about, at_s = state.node_id, self._clocks.broker_s(self._clocks.steady)
+                event = new_event(
+                    found.fact, about=about, source=SOURCE, event_id=found.event_id,
+                    time=self._clocks.broker_now,
+                )  # fmt: skip
+                subject = fact_subject("operator", about, "retired")
+                self._log.append_fact(subject, encode_fact(event), at_s=at_s, expect=state.version)
 
     def _verdicts(self, alive: Int64s, due: Due, *, now: float) -> tuple[Int64s, list[FactEvent]]:
         picture = self.picture
