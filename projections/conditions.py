@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from projections.capacity import OVER_RESERVED, OVERCOMMITTED, ResourceCapacity, capacity
-from projections.claims import DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED, Claim
 from projections.derive import (
     DEVICE_UNHEALTHY,
     FLAPPING,
@@ -21,6 +20,7 @@ from projections.derive import (
     UNREGISTERED,
     WARMING,
 )
+from projections.handles import DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED, Handle
 from projections.phrases import listed, span
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def explained(
     names: Sequence[str],
     state: NodeState,
     *,
-    sharers: Mapping[Claim, Sequence[NodeId]],
+    sharers: Mapping[Handle, Sequence[NodeId]],
     beat: Heartbeat | None,
 ) -> tuple[Condition, ...]:
     """Return the conditions with what each is about; one of which nothing can be said has an empty text."""
@@ -75,9 +75,9 @@ _SHARED = {
 }
 
 
-def _shared(name: str, sharers: Mapping[Claim, Sequence[NodeId]]) -> str:
-    claimed = [(text, others) for (condition, text), others in sharers.items() if condition == name]
-    return "; ".join(f"{_SHARED[name]} {text} is also that of {listed(others)}" for text, others in claimed)
+def _shared(name: str, sharers: Mapping[Handle, Sequence[NodeId]]) -> str:
+    given = [(text, others) for (condition, text), others in sharers.items() if condition == name]
+    return "; ".join(f"{_SHARED[name]} {text} is also that of {listed(others)}" for text, others in given)
 
 
 def _skew(beat: Heartbeat | None) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from projections.claims import Claim
 from projections.derive import Derived
+from projections.handles import Handle
 
 if TYPE_CHECKING:
     from events.ids import NodeId
@@ -62,7 +62,7 @@ class Evidence:
     mode: str = "off"
     mode_reason: str = ""
     shared: tuple[str, ...] = ()
-    sharers: Mapping[Claim, Sequence[NodeId]]
+    sharers: Mapping[Handle, Sequence[NodeId]]
 
     @property
     def is_suspect(self) -> bool:

@@ -208,5 +208,7 @@ def _of_agent(evidence: Evidence) -> list[str]:
         until = f", to be back at {clock(back, now=now)}" if back is not None else ""
         said.append(f"it said goodbye at {clock(state.leaving.at, now=now)}{cause}{until}")
     if state.conflict:
-        said.append(f"{listed(state.conflict)} report under this id in turn; the record stays with the first")
+        said.append(
+            f"{listed(state.conflict)} report under this id in turn; the record stays with {state.boot_id}"
+        )
     return said

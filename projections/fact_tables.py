@@ -12,10 +12,10 @@ from events.log import Int64s
 from projections.arrow_rows import arrow_rows
 from projections.capacity import ABSENT
 from projections.capacity_sums import OF_TOUCHED, Row
-from projections.claims import DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED, own_address
 from projections.directory import TEXTS, Listed
+from projections.handles import DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED, own_address
 from projections.rows import QuarantineRow
-from projections.sharing import ClaimColumn
+from projections.sharing import HandleColumn
 from projections.tables import (
     ALLOCATION,
     ANNOUNCEMENT,
@@ -129,7 +129,7 @@ def _write_rows(transaction: Transaction, folded: FactsFolded, touched: Touched,
 
 
 def write_shared(transaction: Transaction, conditions: Mapping[int, Conditions]) -> None:
-    """Put in place what nodes have by sharing a claim, by number; nothing where they share none any more."""
+    """Put in place what nodes have by sharing a handle, by number; nothing where they share none any more."""
     import pyarrow as pa  # noqa: PLC0415
 
     if conditions:
@@ -191,17 +191,17 @@ def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:
 
 
 def load_shared(connection: duckdb.DuckDBPyConnection) -> dict[int, Conditions]:
-    """Return what nodes have by sharing a claim, by number."""
+    """Return what nodes have by sharing a handle, by number."""
     return {number: tuple(has) for number, has in connection.execute(LOAD_SHARED).fetchall()}
 
 
 class LoadedNodes(NamedTuple):
-    """Some nodes: numbers, packed states, what they are selected by but ids, and what they claim."""
+    """Some nodes: numbers, packed states, what they are selected by but ids, and their handles."""
 
     numbers: Int64s
     packed: list[bytes]
     listed: Listed
-    claims: list[ClaimColumn]
+    handles: list[HandleColumn]
 
 
 def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[LoadedNodes]:
@@ -219,19 +219,19 @@ def load_nodes(connection: duckdb.DuckDBPyConnection) -> Iterator[LoadedNodes]:
             ),
         )
         numbers = found["number"].to_numpy().astype(np.int64)
-        yield LoadedNodes(numbers, found["packed"].to_pylist(), listed, _claim_columns(found))
+        yield LoadedNodes(numbers, found["packed"].to_pylist(), listed, _handle_columns(found))
 
 
-def _claim_columns(found: Any) -> list[ClaimColumn]:  # noqa: ANN401 (a batch of Arrow rows)
+def _handle_columns(found: Any) -> list[HandleColumn]:  # noqa: ANN401 (a batch of Arrow rows)
     active = found.filter(found["is_active"])
     numbers = active["number"].to_numpy().astype(np.int64)
     addresses = [own_address(one) for one in active["addresses"].flatten().to_pylist()]
     counts = active["addresses"].value_lengths().to_numpy()
     return [
-        ClaimColumn(DUPLICATE_ADDRESS, np.repeat(numbers, counts), addresses),
-        ClaimColumn(MACHINE_ID_SHARED, numbers, active["machine_id"].to_pylist()),
-        ClaimColumn(NAME_SHARED, numbers, active["hostname"].to_pylist()),
-        ClaimColumn(NAME_SHARED, numbers, active["display_name"].to_pylist()),
+        HandleColumn(DUPLICATE_ADDRESS, np.repeat(numbers, counts), addresses),
+        HandleColumn(MACHINE_ID_SHARED, numbers, active["machine_id"].to_pylist()),
+        HandleColumn(NAME_SHARED, numbers, active["hostname"].to_pylist()),
+        HandleColumn(NAME_SHARED, numbers, active["display_name"].to_pylist()),
     ]
 
 

@@ -16,12 +16,12 @@ from events.ids import NodeId
 from events.log import Batch
 from projections.bands import capacity_bands, label_bands, node_bands
 from projections.capacity import capacity
-from projections.claims import ClaimsChanged, changed_claims
 from projections.current import allocation_rows, device_rows, node_row
 from projections.decide import Seen, announced, seen
 from projections.derive import derive
 from projections.evolve import evolve
 from projections.fact_rows import fact_row, quarantine_row
+from projections.handles import HandlesChanged, changed_handles
 from projections.parts import made
 from projections.rows import (
     AllocationRow,
@@ -48,8 +48,8 @@ class FactsFolded:
 
     `nodes` has one row, the last, for each node that a record was about. `devices` and `allocations` hold all
     rows of each node that has others than before. In `capacity_history`, the last row of a node and resource
-    is also what is now: see `projections.current.latest_capacity`. `claims` has the nodes that claim another
-    thing than before the batch.
+    is also what is now: see `projections.current.latest_capacity`. `handles` has the nodes that have
+    others than before the batch.
 
     `counters` counts records by what became of them: `facts`, `unreadable`, `unknown_type`, `duplicates`,
     `reordered`, `identical`, `zombies`, and warnings as `warning.<code>`.
@@ -62,7 +62,7 @@ class FactsFolded:
     label_history: list[LabelHistoryRow]
     devices: dict[NodeId, list[DeviceRow]]
     allocations: dict[NodeId, list[AllocationRow]]
-    claims: dict[NodeId, ClaimsChanged]
+    handles: dict[NodeId, HandlesChanged]
     announcements: list[AnnouncementRow]
     facts: list[FactRow]
     quarantined: list[QuarantineRow]
@@ -159,7 +159,7 @@ def _finished(
 ) -> FactsFolded:
     devices: dict[NodeId, list[DeviceRow]] = {}
     allocations: dict[NodeId, list[AllocationRow]] = {}
-    claims: dict[NodeId, ClaimsChanged] = {}
+    handles: dict[NodeId, HandlesChanged] = {}
     for node_id, reached in folding.last.items():
         old, new = folding.first[node_id], reached.state
         if new.devices or (old is not None and old.devices):
@@ -170,9 +170,9 @@ def _finished(
             given = allocation_rows(new)
             if old is None or given != allocation_rows(old):
                 allocations[node_id] = given
-        claimed = changed_claims(old, new)
-        if claimed is not None:
-            claims[node_id] = claimed
+        had_and_has = changed_handles(old, new)
+        if had_and_has is not None:
+            handles[node_id] = had_and_has
         known, counted = _UNCOUNTED if old is None else _counts(old), _counts(new)
         if known != counted:
             for name, count, had in zip(_COUNTED, counted, known, strict=True):
@@ -185,7 +185,7 @@ def _finished(
         label_history=folding.label_history,
         devices=devices,
         allocations=allocations,
-        claims=claims,
+        handles=handles,
         announcements=folding.announcements,
         facts=facts,
         quarantined=quarantined,

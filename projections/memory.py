@@ -18,13 +18,13 @@ from projections.beat_batch import BeatBatch
 from projections.beat_tables import load_beats, load_last_use, load_node_ids, load_resources
 from projections.capacity_sums import CapacitySums, Group
 from projections.checkpoints import Checkpoint, load_checkpoints
-from projections.claims import Claim, claims
 from projections.directory import TEXTS, Directory, Listed
 from projections.fact_tables import SumsChanged, last_announcement, load_nodes, load_shared
 from projections.fold import FactsFolded
+from projections.handles import Handle, handles
 from projections.heartbeats import BEAT_SEQ, LAST_HEARTBEAT_US, OTHER_BOOT, Heartbeat, Rows
 from projections.node_index import NewNodes, NodeIndex
-from projections.sharing import NOBODY, ClaimColumn, Conditions, SharingChanged, changed, indexed
+from projections.sharing import NOBODY, Conditions, HandleColumn, SharingChanged, changed, indexed
 from projections.state import unpack
 from projections.usage import LastUse, Resources
 
@@ -74,13 +74,13 @@ class Memory:
         memory.index = NodeIndex(load_node_ids(connection))
         memory.announced = last_announcement(connection)
         memory._hold(len(memory.index))
-        claimed: list[ClaimColumn] = []
+        given: list[HandleColumn] = []
         for numbers, packed, listed, columns in load_nodes(connection):
             node_ids = memory.index.node_ids(numbers)
             memory.packed.update(zip(node_ids, packed, strict=True))
             memory.directory.put(numbers, replace(listed, node_ids=node_ids))
-            claimed += columns
-        memory.sharing, memory.shared = indexed(claimed), load_shared(connection)
+            given += columns
+        memory.sharing, memory.shared = indexed(given), load_shared(connection)
         memory.sums = CapacitySums.load(connection)
         memory.resources = load_resources(connection)
         load_beats(connection, memory.beats)
@@ -125,30 +125,30 @@ class Memory:
         return {row.node_id for row, moved in zip(known, has_moved.tolist(), strict=True) if moved}
 
     def conditions_shared(self, node_id: NodeId) -> Conditions:
-        """Return the conditions that a node has by claiming what another one does."""
+        """Return the conditions that a node has by a handle that another one has too."""
         number = self.index.number(node_id) if self.shared else None
         return () if number is None else self.shared.get(number, ())
 
-    def sharers(self, node_id: NodeId) -> dict[Claim, list[NodeId]]:
-        """Return of each claim that a node shares which others make it, in order of their numbers."""
+    def sharers(self, node_id: NodeId) -> dict[Handle, list[NodeId]]:
+        """Return of each handle that a node shares which others have it, in order of their numbers."""
         number, packed = self.index.number(node_id), self.packed.get(node_id)
         if number is None or packed is None or number not in self.shared:
             return {}
         found = {}
-        for claim in claims(unpack(packed)):
-            others = [other for other in self.sharing.holders(claim) if other != number]
+        for handle in handles(unpack(packed)):
+            others = [other for other in self.sharing.holders(handle) if other != number]
             if others:
-                found[claim] = self.index.node_ids(np.array(others, dtype=np.int64))
+                found[handle] = self.index.node_ids(np.array(others, dtype=np.int64))
         return found
 
     def sharing_after(self, folded: FactsFolded, numbers: dict[NodeId, int]) -> SharingChanged:
         """Return what a batch of facts makes of who shares what; `numbers` has each of its nodes."""
 
-        def claims_of(number: int) -> tuple[Claim, ...]:
-            return claims(unpack(self.packed[self.index.node_id(number)]))
+        def handles_of(number: int) -> tuple[Handle, ...]:
+            return handles(unpack(self.packed[self.index.node_id(number)]))
 
-        claimed = {numbers[node_id]: one for node_id, one in folded.claims.items()}
-        return changed(self.sharing, claimed, had=self.shared, claims_of=claims_of)
+        given = {numbers[node_id]: one for node_id, one in folded.handles.items()}
+        return changed(self.sharing, given, had=self.shared, handles_of=handles_of)
 
     def show_facts(
         self,

@@ -26,9 +26,9 @@ from projections.beat_batch import fold_beat_batch
 from projections.beat_tables import forget_beats
 from projections.capacity_sums import CapacitySum, Group
 from projections.checkpoints import Checkpoint, fresh, save_checkpoint
-from projections.claims import Claim
 from projections.commits import commit_beats, commit_facts
 from projections.directory import EVERY_NODE, NodeFilter
+from projections.handles import Handle
 from projections.heartbeats import Heartbeat
 from projections.latest import Latest
 from projections.memory import Contacts, Memory
@@ -109,11 +109,11 @@ class Projection:
             return self._memory.heartbeat(node_id)
 
     def conditions_shared(self, node_id: NodeId) -> tuple[str, ...]:
-        """Return the conditions that a node has since another active one claims the same."""
+        """Return the conditions that a node has since another active one has the same handle."""
         return self._memory.conditions_shared(node_id)
 
-    def sharers(self, node_id: NodeId) -> dict[Claim, list[NodeId]]:
-        """Return of each claim that a node shares, by condition and text, which others make it."""
+    def sharers(self, node_id: NodeId) -> dict[Handle, list[NodeId]]:
+        """Return of each handle that a node shares, by condition and text, which others have it."""
         with self._lock:
             return self._memory.sharers(node_id)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from projections.derive import PENDING, RETIRED, derive
 from projections.evidence import Evidence
+from projections.evolve_agent import CLAIMS
 from projections.evolve_liveness import ALIVE, LOST
 from projections.parts import Hold, Verdict
 from projections.phrases import ahead, listed
@@ -46,12 +47,7 @@ def prospects(evidence: Evidence) -> tuple[Prospect, ...]:
     if state.leaving is not None:
         found.append(Prospect("its next registration", "ends its goodbye: new work may come again"))
     if state.conflict:
-        found.append(
-            Prospect(
-                "one of the machines gets an id of its own, and this one registers under a new boot",
-                "the conflict is over",
-            )
-        )
+        found.extend(_of_conflict(state))
     return tuple(found)
 
 
@@ -135,6 +131,14 @@ def _of_heartbeats(evidence: Evidence) -> list[Prospect]:
             )
         )
     return found
+
+
+def _of_conflict(state: NodeState) -> list[Prospect]:
+    over = "that boot has the node, and the conflict is over"
+    return [
+        Prospect(f"boot {state.boot_id} is lost or says goodbye, and a boot never seen registers", over),
+        Prospect(f"a boot never seen registers {CLAIMS} times without a word of {state.boot_id}", over),
+    ]
 
 
 def _of_hold(evidence: Evidence, hold: Hold) -> Prospect:

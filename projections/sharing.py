@@ -1,6 +1,6 @@
-"""Who claims the same as somebody else: an index over all nodes in memory (floor 2, pure).
+"""Who has a handle that somebody else has too: an index over all nodes in memory (floor 2, pure).
 
-A claim is kept as a 64-bit hash of this process with the number of its node, in order of the hashes: twelve
+A handle is kept as a 64-bit hash of this process with the number of its node, in order of the hashes: twelve
 bytes each. What nodes share is a function of what they are now, so neither the order of facts about two
 nodes nor how a log is cut into batches shows in it.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from events.log import Int64s
-from projections.claims import SHARED_CONDITIONS, Claim, ClaimsChanged
+from projections.handles import SHARED_CONDITIONS, Handle, HandlesChanged
 
 Numbers = npt.NDArray[np.int32]
 Conditions = tuple[str, ...]
@@ -23,19 +23,19 @@ _ORDER = {condition: at for at, condition in enumerate(SHARED_CONDITIONS)}
 
 
 class Sharing(NamedTuple):
-    """Every claim, by rising hash, and whose it is. Never changed: a batch makes another one."""
+    """Every handle, by rising hash, and whose it is. Never changed: a batch makes another one."""
 
     hashes: Int64s
     numbers: Numbers
 
     def holder_counts(self, hashes: Int64s) -> Int64s:
-        """Return how many nodes make each claim."""
+        """Return how many nodes have each handle."""
         found: Int64s = np.searchsorted(self.hashes, hashes, "right") - np.searchsorted(self.hashes, hashes)
         return found
 
-    def holders(self, claim: Claim) -> list[int]:
-        """Return the numbers of all nodes that make a claim, lowest first."""
-        return sorted(self._with(hash(claim)).tolist())
+    def holders(self, handle: Handle) -> list[int]:
+        """Return the numbers of all nodes that have a handle, lowest first."""
+        return sorted(self._with(hash(handle)).tolist())
 
     def _with(self, hashed: int) -> Numbers:
         low, high = (int(np.searchsorted(self.hashes, hashed, side)) for side in ("left", "right"))
@@ -52,22 +52,22 @@ class SharingChanged(NamedTuple):
     conditions: Mapping[int, Conditions]
 
 
-class ClaimColumn(NamedTuple):
-    """What many active nodes claim of one kind: the number of each, and its text; None claims nothing."""
+class HandleColumn(NamedTuple):
+    """One kind of handle of many active nodes: the number of each, and its text; None is no handle."""
 
     condition: str
     numbers: Int64s
     texts: Sequence[str | None]
 
 
-def indexed(columns: Iterable[ClaimColumn]) -> Sharing:
-    """Return the index over all nodes; a node may claim the same twice."""
+def indexed(columns: Iterable[HandleColumn]) -> Sharing:
+    """Return the index over all nodes; a node may have the same twice."""
     hashes, numbers = [NOBODY.hashes], [NOBODY.numbers]
-    for condition, claiming, texts in columns:
+    for condition, having, texts in columns:
         has_text = np.fromiter(map(bool, texts), bool, len(texts))
-        claims = zip(repeat(condition), compress(texts, has_text.tolist()), strict=False)
-        hashes.append(np.fromiter(map(hash, claims), np.int64, int(has_text.sum())))
-        numbers.append(claiming[has_text].astype(np.int32))
+        handles = zip(repeat(condition), compress(texts, has_text.tolist()), strict=False)
+        hashes.append(np.fromiter(map(hash, handles), np.int64, int(has_text.sum())))
+        numbers.append(having[has_text].astype(np.int32))
     every, whose = np.concatenate(hashes), np.concatenate(numbers)
     order = np.lexsort((whose, every))
     every, whose = every[order], whose[order]
@@ -78,45 +78,45 @@ def indexed(columns: Iterable[ClaimColumn]) -> Sharing:
 
 def changed(
     sharing: Sharing,
-    claimed: Mapping[int, ClaimsChanged],
+    given: Mapping[int, HandlesChanged],
     *,
     had: Mapping[int, Conditions],
-    claims_of: Callable[[int], tuple[Claim, ...]],
+    handles_of: Callable[[int], tuple[Handle, ...]],
 ) -> SharingChanged:
     """Return what a batch makes of the index and of the conditions.
 
-    `claimed` has the nodes that claim something else than before, by number; `had` the conditions of those
-    that have any; `claims_of` says what some other node claims.
+    `given` has the nodes that have others than before, by number; `had` the conditions of those
+    that have any; `handles_of` says those of some other node.
     """
-    if not claimed:
+    if not given:
         return SharingChanged(sharing, {})
-    gone = _pairs((number, one.before) for number, one in claimed.items())
-    come = _pairs((number, one.after) for number, one in claimed.items())
+    gone = _pairs((number, one.before) for number, one in given.items())
+    come = _pairs((number, one.after) for number, one in given.items())
     after = _changed(sharing, gone, come)
     touched = np.unique(np.concatenate([gone.hashes, come.hashes]))
     crossed = touched[(sharing.holder_counts(touched) > 1) != (after.holder_counts(touched) > 1)]
     affected = set(come.numbers[after.holder_counts(come.hashes) > 1].tolist())
-    affected.update(number for number in claimed if number in had)
+    affected.update(number for number in given if number in had)
     for hashed in crossed.tolist():
         affected.update(sharing._with(hashed).tolist(), after._with(hashed).tolist())
     has = {
-        number: _conditions(after, claimed[number].after if number in claimed else claims_of(number))
+        number: _conditions(after, given[number].after if number in given else handles_of(number))
         for number in affected
     }
     return SharingChanged(after, {one: now for one, now in has.items() if now != had.get(one, ())})
 
 
 class _Pairs(NamedTuple):
-    """Claims and whose they are, in no order."""
+    """Handles and whose they are, in no order."""
 
     hashes: Int64s
     numbers: Numbers
 
 
-def _pairs(claimed: Iterable[tuple[int, tuple[Claim, ...]]]) -> _Pairs:
+def _pairs(given: Iterable[tuple[int, tuple[Handle, ...]]]) -> _Pairs:
     hashes: list[int] = []
     numbers: list[int] = []
-    for number, made in claimed:
+    for number, made in given:
         hashes += map(hash, made)
         numbers += [number] * len(made)
     return _Pairs(np.array(hashes, np.int64), np.array(numbers, np.int32))
@@ -137,7 +137,7 @@ def _changed(sharing: Sharing, gone: _Pairs, come: _Pairs) -> Sharing:
     return Sharing(np.insert(hashes, at, new), np.insert(numbers, at, come.numbers[order]))
 
 
-def _conditions(sharing: Sharing, made: tuple[Claim, ...]) -> Conditions:
+def _conditions(sharing: Sharing, made: tuple[Handle, ...]) -> Conditions:
     counts = sharing.holder_counts(np.array([hash(one) for one in made], np.int64))
     shared = {condition for (condition, _), count in zip(made, counts.tolist(), strict=True) if count > 1}
     return tuple(sorted(shared, key=_ORDER.__getitem__))

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from projections import capacity, derive
-from projections.claims import SHARED_CONDITIONS
 from projections.conditions import CLOCK_SKEW
+from projections.handles import SHARED_CONDITIONS
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "conditions.md"
 

@@ -21,11 +21,11 @@ from events.facts import (
     Retired,
 )
 from events.ids import NodeId
-from projections.claims import Claim
 from projections.derive import derive
 from projections.evidence import Evidence, Judged, ZoneSilence
 from projections.evolve import evolve
 from projections.explain import Explanation, explain
+from projections.handles import Handle
 from projections.heartbeats import Heartbeat
 from projections.judging import Outlook
 from projections.prospects import Prospect
@@ -54,7 +54,7 @@ def beat(**changes: Any) -> Heartbeat:  # noqa: ANN401
 def why(
     *told: FactData,
     shared: tuple[str, ...] = (),
-    sharers: Mapping[Claim, Sequence[NodeId]] | None = None,
+    sharers: Mapping[Handle, Sequence[NodeId]] | None = None,
     mode: str = "watching",
     **known: Any,  # noqa: ANN401
 ) -> Explanation:
@@ -214,6 +214,18 @@ def test_an_evaluator_that_withholds_verdicts_says_why() -> None:
     assert outcomes(off) == {
         "silence, as things are": "nothing: the evaluator is off (the evaluator does not run)"
     }
+
+
+def test_an_identity_conflict_says_who_and_how_it_ends() -> None:
+    other = HERE.model_copy(update={"boot_id": "b2"})
+    found = why(HERE, other, HERE.model_copy(update={"seq": 2}), beat=beat(boot_id="b2"))
+
+    assert [(one.name, one.about) for one in found.conditions] == [
+        ("identity_conflict", "b2 and b1 report under this id in turn")
+    ]
+    assert "b2 and b1 report under this id in turn; the record stays with b2" in found.because
+    over = "that boot has the node, and the conflict is over"
+    assert outcomes(found)["boot b2 is lost or says goodbye, and a boot never seen registers"] == over
 
 
 def test_conditions_say_what_they_are_about() -> None:

@@ -1,4 +1,4 @@
-"""Nodes that claim the same: conditions that follow from more than one node, whatever order facts come in."""
+"""Nodes that share a handle: conditions that follow from more than one node, whatever order facts come in."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from events.facts import DisplayNameSet, FactData, Registered, Restored, Retired
 from events.ids import NodeId
-from projections.claims import (
+from projections.handles import (
     DUPLICATE_ADDRESS,
     MACHINE_ID_SHARED,
     NAME_SHARED,
     SHARED_CONDITIONS,
-    Claim,
-    claims,
+    Handle,
+    handles,
 )
-from projections.sharing import NOBODY, ClaimColumn, Conditions, changed, indexed
+from projections.sharing import NOBODY, Conditions, HandleColumn, changed, indexed
 from projections.state import NodeState, unpack
 from tests.support.folding import Tables, life
 from tests.support.strategies import NODES, Log, fact_logs, placed, said
@@ -43,9 +43,9 @@ class Fleet:
         folded = self.tables.apply(log)
         after = changed(
             self.sharing,
-            {NUMBERS[node_id]: one for node_id, one in folded.claims.items()},
+            {NUMBERS[node_id]: one for node_id, one in folded.handles.items()},
             had=self.conditions,
-            claims_of=lambda number: claims(unpack(known[number])),
+            handles_of=lambda number: handles(unpack(known[number])),
         )
         self.sharing = after.sharing
         self.conditions |= after.conditions
@@ -60,10 +60,10 @@ class Fleet:
 
 
 def _naive(tables: Tables) -> dict[int, Conditions]:
-    made: dict[NodeId, tuple[Claim, ...]] = {
-        node_id: claims(unpack(row.packed)) for node_id, row in tables.nodes.items()
+    made: dict[NodeId, tuple[Handle, ...]] = {
+        node_id: handles(unpack(row.packed)) for node_id, row in tables.nodes.items()
     }
-    counts = Counter(claim for each in made.values() for claim in each)
+    counts = Counter(handle for each in made.values() for handle in each)
     found = {}
     for node_id, each in made.items():
         shared = {condition for condition, text in each if counts[condition, text] > 1}
@@ -93,24 +93,24 @@ def test_an_index_that_was_kept_is_one_that_is_made_anew(log: Log) -> None:
     anew = indexed(_columns(states))
 
     assert fleet.sharing.hashes.tolist() == anew.hashes.tolist()
-    for claim in {claim for state in states for claim in claims(state)}:
-        assert fleet.sharing.holders(claim) == anew.holders(claim)
+    for handle in {handle for state in states for handle in handles(state)}:
+        assert fleet.sharing.holders(handle) == anew.holders(handle)
 
 
-def _columns(states: list[NodeState]) -> list[ClaimColumn]:
+def _columns(states: list[NodeState]) -> list[HandleColumn]:
     made = [
-        (condition, NUMBERS[state.node_id], text) for state in states for condition, text in claims(state)
+        (condition, NUMBERS[state.node_id], text) for state in states for condition, text in handles(state)
     ]
     kinds = {one: [(number, text) for on, number, text in made if on == one] for one in SHARED_CONDITIONS}
     return [
-        ClaimColumn(one, np.array([number for number, _ in of], np.int64), [text for _, text in of])
+        HandleColumn(one, np.array([number for number, _ in of], np.int64), [text for _, text in of])
         for one, of in kinds.items()
     ]
 
 
-def test_what_a_node_claims_twice_is_one_claim_and_none_is_no_claim() -> None:
-    both = ClaimColumn(NAME_SHARED, np.array([3, 4]), ["h", None])
-    again = ClaimColumn(NAME_SHARED, np.array([3, 4]), ["h", ""])
+def test_what_a_node_has_twice_is_one_handle_and_none_is_none() -> None:
+    both = HandleColumn(NAME_SHARED, np.array([3, 4]), ["h", None])
+    again = HandleColumn(NAME_SHARED, np.array([3, 4]), ["h", ""])
 
     found = indexed([both, again])
 
@@ -161,7 +161,7 @@ def test_clones_of_one_image_share_their_hardware_id() -> None:
     assert fleet.say(N2, Registered(boot_id="b2", seq=1, machine_id="uuid-0000")) == {N1: both, N2: both}
 
 
-def test_a_retired_node_claims_nothing_until_it_is_restored() -> None:
+def test_a_retired_node_has_no_handles_until_it_is_restored() -> None:
     fleet = Fleet()
     for node in (N1, N2):
         fleet.say(node, Registered(boot_id="b1", seq=1, hostname="h1"))
@@ -179,7 +179,7 @@ def test_nodes_of_one_batch_share_among_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("addresses", "claimed"),
+    ("addresses", "own"),
     [
         (["127.0.0.1", "169.254.3.4", "0.0.0.0", "::1", "fe80::1%eth0", "::"], []),
         (["2001:DB8:0:0::1", "2001:db8::1"], ["2001:db8::1"]),
@@ -190,8 +190,8 @@ def test_nodes_of_one_batch_share_among_themselves() -> None:
     ],
 )
 def test_an_address_is_compared_in_its_one_spelling_and_only_if_it_is_a_nodes_own(
-    addresses: list[str], claimed: list[str]
+    addresses: list[str], own: list[str]
 ) -> None:
     state = life(Registered(boot_id="b1", seq=1, addresses=tuple(addresses))).state
 
-    assert claims(state) == tuple((DUPLICATE_ADDRESS, text) for text in claimed)
+    assert handles(state) == tuple((DUPLICATE_ADDRESS, text) for text in own)

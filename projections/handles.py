@@ -1,6 +1,6 @@
-"""What an active node calls its own that only one should: addresses, names, its hardware (floor 2, pure).
+"""By what an active node is found, which only one should have: addresses, names, hardware (floor 2, pure).
 
-None of these is identity, so two nodes may claim the same, and both go on. It is worth knowing: each of them
+None of these is identity, so two nodes may have the same, and both go on. It is worth knowing: each of them
 has a condition then (`projections.sharing`).
 """
 
@@ -22,19 +22,19 @@ MEMO = 4096
 # Addresses of version 6 that were spelled anew: every node of a batch that changes something else has them.
 _LOCAL_4 = ("127.", "169.254.", "0.0.0.0")
 
-Claim = tuple[str, str]
-"""The condition of a node that is not alone with it, and the text that it claims."""
+Handle = tuple[str, str]
+"""The condition of a node that is not alone with it, and the text that they share."""
 
 
-class ClaimsChanged(NamedTuple):
-    """What a node claimed before a batch, and what after it; both without repetition."""
+class HandlesChanged(NamedTuple):
+    """The handles of a node before a batch, and after it; both without repetition."""
 
-    before: tuple[Claim, ...]
-    after: tuple[Claim, ...]
+    before: tuple[Handle, ...]
+    after: tuple[Handle, ...]
 
 
-def claims(state: NodeState) -> tuple[Claim, ...]:
-    """Return what a node claims, without repetition; a retired one claims nothing.
+def handles(state: NodeState) -> tuple[Handle, ...]:
+    """Return the handles of a node, without repetition; a retired one has none.
 
     A hostname and a display name are one kind of name, since people look for either.
     """
@@ -49,11 +49,11 @@ def claims(state: NodeState) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-def changed_claims(old: NodeState | None, new: NodeState) -> ClaimsChanged | None:
-    """Return what a node claimed and claims, None where that is the same."""
+def changed_handles(old: NodeState | None, new: NodeState) -> HandlesChanged | None:
+    """Return the handles that a node had and has, None where these are the same."""
     if old is None:
-        after = claims(new)
-        return ClaimsChanged((), after) if after else None
+        after = handles(new)
+        return HandlesChanged((), after) if after else None
     if (
         old.inventory_seq == new.inventory_seq
         and old.machine_id == new.machine_id
@@ -62,7 +62,7 @@ def changed_claims(old: NodeState | None, new: NodeState) -> ClaimsChanged | Non
         and old.incarnation == new.incarnation
     ):
         return None
-    changed = ClaimsChanged(claims(old), claims(new))
+    changed = HandlesChanged(handles(old), handles(new))
     return None if changed.before == changed.after else changed
 
 
