@@ -35,6 +35,9 @@ def test_b01_a_clock_that_jumps_at_a_node_loses_nobody(tmp_path: Path, skew_s: i
         fleet.advance(600)
         beat = fleet.service.projection.heartbeat(NodeId("n-0"))
         shown = fleet.service.get("/nodes/n-0").json
+        fleet.crowd.skew_s[0] = 0.0
+        fleet.advance(120)
+        cleared = fleet.service.get("/nodes/n-0").json["conditions"]
 
         assert fleet.told() == {"alive": 3}
         assert fleet.derived("n-0").state == "ready"
@@ -43,6 +46,8 @@ def test_b01_a_clock_that_jumps_at_a_node_loses_nobody(tmp_path: Path, skew_s: i
         assert abs(beat.skew_ms - 1000 * skew_s) < 50
         assert (beat.missed, beat.duplicates, beat.reordered) == (0, 0, 0)
         assert shown["heartbeats"]["skew_ms"] == beat.skew_ms
+        assert shown["conditions"] == ["clock_skew"]
+        assert cleared == []
 
 
 @pytest.mark.parametrize("by_s", [86_400, -86_400, 31, -3])
