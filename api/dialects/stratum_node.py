@@ -47,6 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Said:
     """What a heartbeat says. `capacity` holds its members that describe the machine, `committed` the others.
 
+    `claimed_at` is when it says that it was sampled, `sampled_at` what is believed of that: never the future.
     `labels` is None where detection did not run; `findings` is what of them was wrong.
     """
 
@@ -58,13 +59,14 @@ class Said:
     capacity: dict[str, Any]
     ratios: dict[str, Decimal]
     committed: dict[str, int]
+    claimed_at: datetime | None
     sampled_at: datetime
     labels: dict[str, str] | None
     findings: list[str]
 
 
 def read_heartbeat(body: Members, *, now: datetime) -> Said:
-    """Return what a heartbeat says; raise Refusal. One that claims to be sampled later was sampled now."""
+    """Return what a heartbeat says; raise Refusal. What claims to be later than now is of now."""
     hostname = body.needed_text("hostname", at_least=1)
     role = body.needed_text("role", choices=ROLES)
     region, zone = body.text("region"), body.text("availabilityZone")
@@ -84,7 +86,7 @@ def read_heartbeat(body: Members, *, now: datetime) -> Said:
     found |= {name: said.text(name) for name in _TEXTS}
     ratios = {resource: said.number(name, above=0) for name, resource in _RATIOS.items()}
     committed = {name: said.integer(name, minimum=0) for name in COMMITTED}
-    sampled_at = _sampled_at(said)
+    claimed_at = _claimed_at(said)
     told = body.texts("capabilities")
     body.done()
     labels, findings = (None, []) if told is None else capabilities.read(told)
@@ -97,7 +99,8 @@ def read_heartbeat(body: Members, *, now: datetime) -> Said:
         capacity={name: value for name, value in found.items() if value is not None},
         ratios={resource: ratio for resource, ratio in ratios.items() if ratio is not None},
         committed={name: value for name, value in committed.items() if value is not None},
-        sampled_at=now if sampled_at is None else min(sampled_at, now),
+        claimed_at=claimed_at,
+        sampled_at=now if claimed_at is None else min(claimed_at, now),
         labels=labels,
         findings=findings,
     )
@@ -143,9 +146,7 @@ def measured(said: Said) -> dict[str, Decimal | None]:
         for name, resource in COMMITTED.items()
         if name in said.committed
     }
-    since = said.sampled_at - _EPOCH
-    seconds = Decimal(since.days * 86_400 + since.seconds) + Decimal(since.microseconds).scaleb(-6)
-    return {**used, SAMPLED: seconds}
+    return {**used, SAMPLED: _seconds(said.sampled_at)}
 
 
 def measured_last(beat: Heartbeat) -> dict[str, Decimal | None]:
@@ -156,9 +157,9 @@ def measured_last(beat: Heartbeat) -> dict[str, Decimal | None]:
 def is_late(said: Said, beat: Heartbeat | None) -> bool:
     """Say whether a heartbeat was sampled before the newest one that is known."""
     newest = None if beat is None else beat.used.get(SAMPLED)
-    sampled = measured(said)[SAMPLED]
-    assert sampled is not None, "every heartbeat is dated"
-    return newest is not None and sampled < Decimal(repr(newest))
+    if newest is None or said.claimed_at is None:
+        return False
+    return _seconds(said.claimed_at) < Decimal(repr(newest))
 
 
 def record(state: NodeState, beat: Heartbeat | None, *, interval_s: float) -> dict[str, Any]:
@@ -239,7 +240,12 @@ def _capacity(state: NodeState, beat: Heartbeat | None) -> dict[str, Any]:
     return shown
 
 
-def _sampled_at(capacity: Members) -> datetime | None:
+def _seconds(moment: datetime) -> Decimal:
+    since = moment - _EPOCH
+    return Decimal(since.days * 86_400 + since.seconds) + Decimal(since.microseconds).scaleb(-6)
+
+
+def _claimed_at(capacity: Members) -> datetime | None:
     text = capacity.text("sampledAt")
     if text is None:
         return None

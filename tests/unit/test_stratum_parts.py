@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.dialects import stratum_power as power
+from api.dialects.reading import read_members
 from api.dialects.stratum_capabilities import kind, read
+from api.dialects.stratum_node import Said, is_late, measured, read_heartbeat
 from api.dialects.stratum_reservation import committable, computed
 from events.ids import node_id
 from projections.capacity import ResourceCapacity
@@ -142,6 +144,27 @@ def test_a_failed_shutdown_that_goes_off_after_all_is_off() -> None:
 
     assert shown is not None
     assert (shown["state"], shown["offAt"]) == ("off", late)
+
+
+def test_our_own_clock_makes_no_heartbeat_late() -> None:
+    newest = _heartbeat(AT, now=AT)
+    beat = _beat(AT)._replace(used={name: float(value or 0) for name, value in measured(newest).items()})
+
+    stepped_back = _heartbeat(AT + timedelta(seconds=60), now=AT - timedelta(hours=1))
+    undated = _heartbeat(None, now=AT - timedelta(hours=1))
+    late = _heartbeat(AT - timedelta(microseconds=1), now=AT + timedelta(hours=1))
+
+    assert [is_late(said, beat) for said in (stepped_back, undated, newest, late)] == [False] * 3 + [True]
+    assert stepped_back.sampled_at == AT - timedelta(hours=1)
+
+
+def _heartbeat(sampled_at: datetime | None, *, now: datetime) -> Said:
+    dated = {} if sampled_at is None else {"sampledAt": sampled_at.isoformat()}
+    body = {
+        "hostname": "h", "role": "hybrid", "architecture": "amd64",
+        "capacity": {"totalVCPUs": 1, "totalMemoryBytes": 1, **dated},
+    }  # fmt: skip
+    return read_heartbeat(read_members(json.dumps(body).encode()), now=now)
 
 
 def _capacity(total: str, reserved: str | None, ratio: str | None) -> ResourceCapacity:
