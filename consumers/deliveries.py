@@ -135,10 +135,9 @@ class ColumnParser(Parser):
             return
         self._needed = 0
         taken = self._by_columns(buf)
-        if taken:
-            self._rest = buf[taken:]
-        else:
-            await self._by_frames(buf)
+        # What is left may be a whole PING, which must not wait for what comes next.
+        self._rest = b""
+        await self._by_frames(buf[taken:] if taken else buf)
 
     def _by_columns(self, buf: bytes) -> int:
         if not self.sinks:

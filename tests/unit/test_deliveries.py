@@ -118,6 +118,7 @@ def wires(draw: st.DrawFn) -> tuple[list[Sent], list[bytes]]:
 
 @given(wires(), st.lists(st.integers(0, 4_000), max_size=12))
 @example((beats(3), [beat.frame() for beat in beats(3)]), [1, 2, 3])
+@example((beats(12), [*[beat.frame() for beat in beats(12)], b"PING\r\n"]), [55])  # a PING behind records
 def test_how_the_bytes_are_cut_into_chunks_does_not_matter(
     drawn: tuple[list[Sent], list[bytes]], places: list[int]
 ) -> None:
