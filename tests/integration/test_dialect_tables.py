@@ -6,13 +6,15 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+from api.dialects.rules import AriaRules, DialectRules, StratumRules
 from events.facts import Allocated
 from tests.support import aria_pin as aria
 from tests.support import stratum as st
 from tests.support.brokers import AnyBroker
 from tests.support.facts_said import say
 from tests.support.loops import on_a_loop
-from tests.support.serving import Serving
+from tests.support.serving import Serving, serving
+from tests.support.spoken import speak, told
 
 NODES = """
     SELECT node_id, dialect, native_id, state, hostname, region, zone, role, architecture, interval_s
@@ -132,3 +134,28 @@ async def test_a_node_of_stratum_is_in_the_tables(broker: AnyBroker, tmp_path: P
     assert history == [(8, False), (8, False), (6, True)]
     assert {"intent.changed", "capacity.deficit", "labels.changed"} <= set(changes)
     assert any(str(actor).startswith("stratum:") for (actor,) in actors)
+
+
+@on_a_loop
+async def test_tables_that_are_folded_anew_give_the_same_answers(broker: AnyBroker, tmp_path: Path) -> None:
+    rules = DialectRules(
+        aria_pin=AriaRules(agent_tokens=(aria.TOKEN,)), stratum=StratumRules(agent_tokens=(st.AGENT,))
+    )
+    asked = [("/v1/agents", aria.TOKEN), ("/v1/compute/nodes", st.AGENT)]
+    async with serving(broker, tmp_path / "first", dialects=rules) as served:
+        agent = await aria.registered(served)
+        await aria.registered(served, gpus=[{**aria.GPU, "model": "H100", "mem_total_gb": 79.15}])
+        await speak(served.app, "POST", "/v1/agents", {"name": "planned"}, token=aria.TOKEN)
+        await aria.beat(served, id=agent["id"], gpus=[{"index": 0, "mem_used_gb": 0.1}])
+        for sampled_at in ("2026-04-15T12:00:00Z", "2026-04-15T12:01:00.5Z", "2026-04-15T12:00:30Z"):
+            await st.beaten(served, sampledAt=sampled_at, committedVCPUs=3)
+        await say(served, st.NODE, Allocated(workload="vm", amounts={"net.sriov_vfs": Decimal(1)}))
+        before = [told(await speak(served.app, "GET", path, token=token)) for path, token in asked]
+        heads = {stream: cursor.seq for stream, cursor in served.projection.cursors().items()}
+    async with serving(broker, tmp_path / "second", dialects=rules) as served:
+        for stream, seq in heads.items():
+            assert await served.projector.wait_for(stream, seq, timeout_s=20)
+        after = [told(await speak(served.app, "GET", path, token=token)) for path, token in asked]
+
+    assert len(before[0]["agents"]) == 3
+    assert after == before
