@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from starlette.applications import Starlette
 
-from api.positions import Positions
 from api.sql_app import SqlReplica
 from api.sql_engine import LockedCursors
 from api.sql_executor import SqlExecutor
@@ -15,6 +14,7 @@ from api.sql_guard import Guard
 from api.sql_schema import relations_of
 from api.sql_statement import SqlLimits
 from api.sql_watchdog import Watchdog
+from projections.positions import Positions
 from tests.support.fleet import Fleet
 from tests.support.sql import never_ends, no_alarm
 
