@@ -196,7 +196,10 @@ def _of_http(err: HTTPException, request: Request) -> ProblemError:
     match err.status_code:
         case 404:
             hint = ": a / inside a node id is written %2F" if "/nodes/" in path else ""
-            return ProblemError(UNKNOWN_ROUTE, f"{request.method} {path} is not a route{hint}")
+            detail = f"{request.method} {path} is not a route{hint}"
+            # At a path of nobody, whoever speaks the dialect Fuse behind a wrong prefix reads its own words.
+            words = {"error": {"code": "route_not_found", "message": f"no such route: {path[:200]}"}}
+            return ProblemError(UNKNOWN_ROUTE, detail, members={} if path.startswith("/fleet") else words)
         case 405:
             return ProblemError(
                 METHOD_NOT_ALLOWED,

@@ -108,6 +108,7 @@ class _Caravanserai:
 
     def __init__(self, answers: Answers) -> None:
         self._rules = answers.service.dialects.caravanserai
+        self._believes_beats = self._rules.heartbeat_state == "documented"
         interval_s = answers.service.dialects.intervals_s[CARAVANSERAI]
         self._gateway = Gateway(answers, dialect=CARAVANSERAI, interval_s=interval_s)
 
@@ -195,7 +196,7 @@ class _Caravanserai:
             return [
                 Drained(owner=CARAVANSERAI, actor=CARAVANSERAI, reason=reason, request_id=asked.request_id)
             ]
-        ends = self._rules.heartbeat_state == "documented" and beat.state in (schema.READY, schema.NOT_READY)
+        ends = self._believes_beats and beat.state in (schema.READY, schema.NOT_READY)
         if drains and ends:
             return [Undrained(owner=CARAVANSERAI, actor=CARAVANSERAI, request_id=asked.request_id)]
         return []
@@ -210,7 +211,8 @@ class _Caravanserai:
 
     def _shown(self, state: NodeState | None) -> dict[str, Any]:
         assert state is not None, "what was written is there"
-        return shape.node(state, self._gateway.answers.projection.heartbeat(state.node_id))
+        beat = self._gateway.answers.projection.heartbeat(state.node_id)
+        return shape.node(state, beat, believes_beats=self._believes_beats)
 
 
 def _refused(refusal: Refusal, _asked: Asked) -> Reply:

@@ -39,7 +39,7 @@ RESOURCES = {"cpu": "cpu", "memory": "memory", "disk": "disk", "storage": "disk"
 
 NEVER = ("0001-01-01T00:00:00Z", "")
 """How a Go program spells a time that was not set."""
-_REVISION = "updatedAt"
+_REVISION, _REPORTED = "updatedAt", "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,15 @@ def report(name: str, hostname: str, told: Mapping[str, Any]) -> Report:
 
 
 def merged(state: NodeState, beat: Beat) -> dict[str, Any]:
-    """Return the attributes of a node after a beat: the network member by member, amounts as a whole."""
+    """Return the attributes of a node after a beat: the network member by member, amounts as a whole.
+
+    The state is the agent's own word, kept while it is another one than that all is well.
+    """
     told = dict(attributes(state))
+    if beat.state == READY:
+        told.pop(_REPORTED, None)
+    elif beat.state:
+        told[_REPORTED] = beat.state
     if beat.network:
         told["network"] = {**told.get("network", {}), **beat.network}
     for member, amounts in (("capacity", beat.capacity), ("allocatable", beat.allocatable)):
@@ -156,8 +163,11 @@ def is_held(state: NodeState, kind: str) -> bool:
     return any(hold.kind == kind and hold.owner == CARAVANSERAI for hold in state.standing_holds)
 
 
-def node(state: NodeState, beat: Heartbeat | None) -> dict[str, Any]:
-    """Return a node as the dialect shows it. `beat` is its last heartbeat, of whichever boot."""
+def node(state: NodeState, beat: Heartbeat | None, *, believes_beats: bool) -> dict[str, Any]:
+    """Return a node as the dialect shows it. `beat` is its last heartbeat, of whichever boot.
+
+    With `believes_beats`, a node that says of itself that it is not ready is shown so.
+    """
     told, created = attributes(state), state.registered_at
     if beat is not None and created is not None and beat.last_heartbeat_at < created:
         beat = None  # of an earlier incarnation
@@ -174,17 +184,20 @@ def node(state: NodeState, beat: Heartbeat | None) -> dict[str, Any]:
         "kind": KIND,
         "metadata": metadata,
         "spec": spec,
-        "status": _status(state, beat, told),
+        "status": _status(state, beat, told, believes_beats=believes_beats),
     }
 
 
-def _status(state: NodeState, beat: Heartbeat | None, told: Mapping[str, Any]) -> dict[str, Any]:
+def _status(
+    state: NodeState, beat: Heartbeat | None, told: Mapping[str, Any], *, believes_beats: bool
+) -> dict[str, Any]:
     liveness = derive(state).liveness
     is_heard = liveness == "alive" or (
         liveness == "pending" and beat is not None and beat.boot_id == state.boot_id
     )
     drains = any(hold.kind == DRAINING for hold in state.standing_holds)
-    shown: dict[str, Any] = {"state": DRAINS if drains else READY if is_heard else NOT_READY}
+    is_ready = is_heard and not (believes_beats and told.get(_REPORTED) == NOT_READY)
+    shown: dict[str, Any] = {"state": DRAINS if drains else READY if is_ready else NOT_READY}
     for member in ("network", "capacity", "allocatable"):
         if told.get(member):
             shown[member] = told[member]

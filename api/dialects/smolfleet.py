@@ -108,7 +108,8 @@ class _Smolfleet:
             told = info
             if state is not None and is_of(state, SMOLFLEET):
                 _refuse_revoked(state)
-                told = {**info, "registeredAt": node.reported(state)["registeredAt"]}
+                told = node.newer_than(state, self._gateway.heartbeat(state), info)
+                told = {**told, "registeredAt": node.reported(state)["registeredAt"]}
             return self._gateway.registration(state, node.report(native_id, told), begins_anew_when_lost=True)
 
         written = await self._gateway.write(native_id, decide)

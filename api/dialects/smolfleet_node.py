@@ -38,6 +38,9 @@ READY, DRAINING, UNREACHABLE = "ready", "draining", "unreachable"
 CREDENTIAL, REVOKED = "smolfleet/credential", "revoked"
 """The annotation that says that a node's credential is revoked."""
 
+MEASURED_BEFORE = "measuredBefore"
+"""The member of a registration that says which heartbeats its own `used*` are newer than: up to this one."""
+
 Info = dict[str, Any]
 """Members of a `NodeInfo` as a node reported them."""
 
@@ -149,6 +152,17 @@ def used_members(state: NodeState, beat: Heartbeat | None) -> dict[str, object]:
         }
     told = attributes(state)
     return {name: told[name] for name in USED if name in told}
+
+
+def newer_than(state: NodeState, beat: Heartbeat | None, info: Info) -> Info:
+    """Return what a registration says with what it is newer than, where heartbeats measured something else.
+
+    Without that, a registration that says nothing else anew would leave the older measurement standing.
+    """
+    shown = {name: Decimal(str(value)) for name, value in used_members(state, beat).items()}
+    said = {name: Decimal(str(info[name])) for name in USED if name in info}
+    before = attributes(state).get(MEASURED_BEFORE) if shown == said or beat is None else beat.last_seq
+    return info if before is None else {**info, MEASURED_BEFORE: before}
 
 
 def used_amounts(members: Mapping[str, Any]) -> dict[str, Decimal]:

@@ -231,7 +231,7 @@ def _capacity(state: NodeState, beat: Heartbeat | None) -> dict[str, Any]:
     used = {} if beat is None else beat.used
     for name, resource in COMMITTED.items():
         if (value := used.get(resource)) is not None:
-            shown[name] = number(value)
+            shown[name] = number(Decimal(repr(value)))
     if (sampled := used.get(SAMPLED)) is not None:
         micros = int((Decimal(repr(sampled)) * 1_000_000).to_integral_value())
         shown["sampledAt"] = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(
