@@ -17,6 +17,8 @@ from typing import Any
 
 import uvloop
 
+import projections.ahead
+import projections.commits
 import projections.projection
 from consumers.following import StreamPlan
 from projections.memory import Memory
@@ -92,15 +94,14 @@ def around_commit(fuse: Fuse, *, is_after: bool) -> None:
 def arm(point: str, nth: int) -> None:
     """Lay the fuse at a step; both streams pass it."""
     fuse = Fuse(nth)
-    module = projections.projection
     match point:
         case "before decode":
             before(Projection, "apply", fuse)
         case "after fold":
-            after(module, "fold_facts", fuse)
-            after(module, "fold_beat_batch", fuse)
+            after(projections.ahead, "fold_facts", fuse)
+            after(projections.projection, "fold_beat_batch", fuse)
         case "in the transaction":
-            before(module, "save_checkpoint", fuse)
+            before(projections.commits, "save_checkpoint", fuse)
         case "before commit":
             around_commit(fuse, is_after=False)
         case "after commit":
