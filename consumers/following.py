@@ -40,6 +40,9 @@ STORE_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 GAP_PAUSE_S = 30.0
 FOLDED_AHEAD = 2
 # One batch is committed while the next is folded.
+BACKLOG = 500
+# From so many records on that the broker still holds, batches are read ahead: then the rate counts, and below
+# it how soon each of them is there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class Following:
         self._head: int | None = None
         self._head_at_start: int | None = None
         self._in_hand: list[Batch] = []
+        self._is_idle = asyncio.Event()
         self._heard_at = time.monotonic()
 
     async def run(self) -> None:
@@ -247,12 +251,18 @@ class Following:
             await reader.close()
             self._remember(reader.counts)
             self._in_hand.clear()
+            self._is_idle.set()
 
     async def _read(self, reader: BatchReader, queue: asyncio.Queue[Batch]) -> None:
         async for batch in reader:
             self._known_head(reader)
             self._in_hand.append(batch)
+            self._is_idle.clear()
             await queue.put(batch)
+            if batch.pending < BACKLOG:
+                # What arrives until this is committed makes one batch, instead of several that queue: each
+                # costs the same, and the last of them would be as late as all before it take.
+                await self._is_idle.wait()
 
     async def _finish_threads(self) -> None:
         """Wait for what a reader before this one had begun, and forget what it left uncommitted."""
@@ -294,6 +304,8 @@ class Following:
             self._is_stopped, self.last_error = False, ""
             self._heard_at = time.monotonic()
             self._in_hand.pop(0)
+            if not self._in_hand:
+                self._is_idle.set()
             uncommitted.release()
 
     def _remember(self, counts: ReaderCounts) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from nats.aio.client import Client
 
 from events.errors import StoreError
 from events.ids import NodeId
 from events.log import Batch
 from events.stream_admin import ensure_streams
+from projections.ahead import FoldedAhead
 from projections.applied import Applied
 from projections.projection import Projection
 from tests.support.broker import Broker
@@ -289,3 +292,31 @@ async def test_a_position_can_be_waited_for_from_several_loops_at_once(
         await publish_all(nc, "FLEET", registrations(FLEET))
 
         assert await asyncio.gather(*waiting) == [True, True, True]
+
+
+@on_a_loop
+async def test_what_comes_during_a_commit_is_one_batch(
+    broker: AnyBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_go_on = threading.Event(), threading.Event()
+    sizes: list[int] = []
+    apply = Projection.apply
+
+    def held_up(self: Projection, batch: Batch | FoldedAhead) -> Applied:
+        began.set()
+        assert may_go_on.wait(20)
+        applied = apply(self, batch)
+        sizes.append(applied.records)
+        return applied
+
+    monkeypatch.setattr(Projection, "apply", held_up)
+    async with fleet_log(broker.url) as nc, projecting(broker.url, tmp_path / FILE) as (_, projector):
+        await publish_all(nc, "FLEET", registrations(FLEET[:1]))
+        await asyncio.to_thread(began.wait, 20)
+        for node in FLEET[1:]:
+            await publish_all(nc, "FLEET", registrations([node]))
+        may_go_on.set()
+        assert await projector.wait_for("FLEET", len(FLEET), timeout_s=20)
+
+    assert sum(sizes) == len(FLEET)
+    assert len(sizes) <= 3  # what was on its way when the commit ended may be the third
