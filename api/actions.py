@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from fastapi import APIRouter, Header, Response
 
 from api.change_models import ChangedNodeAnswer
-from api.changed import Changed, Outcome, changed_node, event_id_of, foreseen
+from api.changed import REPEATED, Changed, Outcome, changed_node, event_id_of, foreseen
 from api.nodes import IdInPath
 from api.problems import REFUSED, UNKNOWN_NODE, ProblemError
 from api.routing import native_router, node_in_path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from api.answers import Answer, Answers
-    from api.writing import Writer
+    from api.writing import Writer, Written
     from events.facts import FactData
     from events.ids import NodeId
     from projections.state import NodeState
@@ -64,14 +64,16 @@ async def act(answers: Answers, writer: Writer, node_id: NodeId, asked: ActionBo
         assert state is not None, "an unknown node is refused"
         after = None if decided.fact is None else foreseen(state, decided.fact)
         return changed_node(answers, state, state, change_of(decided, (), is_dry_run=True), after=after)
-    decided, before, state, seqs = await done(answers, writer, node_id, wish)
-    return changed_node(answers, before, state, change_of(decided, seqs))
+    decided, written = await done(answers, writer, node_id, wish)
+    assert written.state is not None, "it was decided about"
+    return changed_node(answers, written.before, written.state, change_of(decided, written.seqs))
 
 
-async def done(
-    answers: Answers, writer: Writer, node_id: NodeId, wish: Wish
-) -> tuple[Decided, NodeState, NodeState, Sequence[int]]:
-    """Do what is wished; return what was decided, the node before and after, and the facts' positions."""
+async def done(answers: Answers, writer: Writer, node_id: NodeId, wish: Wish) -> tuple[Decided, Written]:
+    """Do what is wished; return what was decided and what was written.
+
+    Where the same request was done before, nothing is: its rule then says so.
+    """
     last: list[Decided] = []
 
     def facts(state: NodeState | None) -> list[FactData]:
@@ -81,8 +83,10 @@ async def done(
     event_id = event_id_of(node_id, wish.request_id, *wish)
     written = await writer.write(node_id, facts, event_id=event_id)
     assert written.before is not None, "an unknown node is refused"
-    assert written.state is not None, "it was decided about"
-    return last[0], written.before, written.state, written.seqs
+    if written.is_repeated:
+        rule = last[0].rule._replace(outcome="no_change")
+        return Decided(rule, None, REPEATED), written
+    return last[0], written
 
 
 def accepted(answers: Answers, node_id: NodeId, state: NodeState | None, wish: Wish) -> Decided:

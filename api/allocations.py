@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from api.actions import ActorHeader, RequestHeader, named
 from api.change_models import ChangedNodeAnswer
-from api.changed import Changed, Outcome, changed_node, event_id_of
+from api.changed import REPEATED, Changed, changed_node, event_id_of
 from api.dialect_amounts import canonical
 from api.nodes import IdInPath, known, refuse_retired
 from api.problems import INVALID_PARAMETER, ProblemError
@@ -104,13 +104,15 @@ async def allocate(
     written = await writer.write(node_id, facts, event_id=event_id)
     assert written.before is not None, "an unknown node is refused"
     assert written.state is not None, "it was allocated on"
-    is_new = _held(written.before, workload) is None
-    says = "it is allocated" if written.seqs else "it is allocated so already"
-    outcome: Outcome = "done" if written.seqs else "no_change"
-    changed = Changed(outcome, says, _shortages(written.state), written.seqs)
-    return changed_node(
-        answers, written.before, written.state, changed, status=201 if is_new and written.seqs else 200
-    )
+    follows = _shortages(written.state)
+    if written.is_repeated:
+        changed = Changed("no_change", REPEATED, follows, written.seqs)
+    elif written.seqs:
+        changed = Changed("done", "it is allocated", follows, written.seqs)
+    else:
+        changed = Changed("no_change", "it is allocated so already", follows)
+    is_new = changed.outcome == "done" and _held(written.before, workload) is None
+    return changed_node(answers, written.before, written.state, changed, status=201 if is_new else 200)
 
 
 async def release(
@@ -132,7 +134,9 @@ async def release(
     written = await writer.write(node_id, facts, event_id=event_id)
     assert written.before is not None, "an unknown node is refused"
     assert written.state is not None, "it was released on"
-    if written.seqs:
+    if written.is_repeated:
+        changed = Changed("no_change", REPEATED, _shortages(written.state), written.seqs)
+    elif written.seqs:
         changed = Changed("done", "it is released", _shortages(written.state), written.seqs)
     else:
         changed = Changed("no_change", "it held nothing there")

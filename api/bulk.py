@@ -142,14 +142,14 @@ async def _done(answers: Answers, writer: Writer, which: NodeId, wish: Wish) -> 
     if decided.rule.outcome == "refused":
         return _item(which, decided, answers.projection.node(which), answers.projection.node(which))
     try:
-        decided, before, after, seqs = await done(answers, writer, which, wish)
+        decided, written = await done(answers, writer, which, wish)
     except FleetfoldError as err:
         state = answers.projection.node(which)
         again = decide(state, wish)
         if again.rule.outcome == "refused":  # it changed between the look and the decision
             return _item(which, again, state, state)
         return {**_item(which, again, state, state), "outcome": "failed", "says": problem_of(err).detail}
-    return _item(which, decided, before, after, facts=seqs)
+    return _item(which, decided, written.before, written.state, facts=written.seqs)
 
 
 def _foreseen(which: NodeId, state: NodeState | None, wish: Wish) -> Item:

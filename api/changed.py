@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from projections.state import NodeState
 
 Outcome = Literal["done", "no_change"]
+REPEATED = "the same request was done before: what was said about the node since then stands"
 
 
 class Changed(NamedTuple):

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Response
 
 from api.actions import ActorHeader, RequestHeader, named
 from api.change_models import ChangedNodeAnswer
-from api.changed import Changed, changed_node, event_id_of
+from api.changed import REPEATED, Changed, changed_node, event_id_of
 from api.declaring import consequences, declarations
 from api.nodes import IdInPath, known, refuse_retired
 from api.problems import INVALID_PARAMETER, VERSION_CONFLICT, ProblemError
@@ -23,7 +23,7 @@ from events.errors import ConflictError
 
 if TYPE_CHECKING:
     from api.answers import Answer, Answers
-    from api.writing import Writer
+    from api.writing import Writer, Written
     from events.facts import FactData
     from events.ids import NodeId
     from projections.state import NodeState
@@ -87,7 +87,7 @@ async def declare(
         ) from err
     assert written.before is not None, "an unknown node is refused"
     assert written.state is not None, "it was declared about"
-    return changed_node(answers, written.before, written.state, _change(written.before, asked, written.seqs))
+    return changed_node(answers, written.before, written.state, _change(written.before, asked, written))
 
 
 def version_of(if_match: str | None) -> int | None:
@@ -107,8 +107,10 @@ def version_of(if_match: str | None) -> int | None:
     return int(found[1])
 
 
-def _change(before: NodeState, asked: PatchBody, seqs: tuple[int, ...]) -> Changed:
+def _change(before: NodeState, asked: PatchBody, written: Written) -> Changed:
+    if written.is_repeated:
+        return Changed("no_change", REPEATED, facts=written.seqs)
     follows = consequences(before, asked)
-    if seqs:
-        return Changed("done", "it is declared", follows, seqs)
+    if written.seqs:
+        return Changed("done", "it is declared", follows, written.seqs)
     return Changed("no_change", "it is declared so already", follows)

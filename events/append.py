@@ -40,6 +40,9 @@ DOUBLE_IN_BATCH = 10201
 BATCH_INCOMPLETE = 10176
 MESSAGE_ID = "Nats-Msg-Id"
 
+APPENDED_BEFORE = "appended_before"
+"""The `reason` of a RefusedError where the log already holds an event of the batch, with others about it."""
+
 
 async def append(
     nc: Client, event: FactEvent, *, expect: int | None, timeout_s: float = TIMEOUT_S
@@ -210,7 +213,7 @@ async def _conflict(
         found = 0 if record is None else int(record["seq"])
         if found != expected:
             return ConflictError(event.about, expected=expected, found=found)
-    return RefusedError("append_refused", "an event of this batch was appended before, but not the batch")
+    return RefusedError(APPENDED_BEFORE, "an event of this batch was appended before, but not the batch")
 
 
 async def _record(nc: Client, question: dict[str, Any], *, doing: str) -> dict[str, Any] | None:

@@ -153,6 +153,15 @@ async def test_the_same_request_again_does_nothing_though_the_node_was_changed_b
         again = await act(served, "n1", "cordon", request_id="r1")
 
         assert (again.status, again.json["holds"]) == (200, [])
+        assert again.json["change"] == {
+            "outcome": "no_change",
+            "says": "the same request was done before: what was said about the node since then stands",
+            "follows": [],
+            "facts": [2],
+            "dry_run": False,
+            "before": again.json["change"]["before"],
+            "after": again.json["change"]["before"],
+        }
         assert await served.fleet_seq() == 3
         other = await act(served, "n1", "cordon", request_id="r1", reason="another")
         assert len(other.json["holds"]) == 1

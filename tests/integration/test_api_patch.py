@@ -152,3 +152,44 @@ async def test_what_is_not_the_operators_is_refused_with_the_right_way(
         assert (got.status, got.json["code"]) == (400, "invalid_body")
         assert got.json["errors"][0]["parameter"].startswith(parameter)
         assert says in got.json["errors"][0]["detail"]
+
+
+@on_a_loop
+async def test_the_same_declaration_again_does_nothing_whatever_others_took_back_of_it(
+    broker: AnyBroker, tmp_path: Path
+) -> None:
+    said = {"labels": {"a": "1"}, "annotations": {"b": "2"}, "display_name": "one", "request_id": "r1"}
+    taken_back: list[dict[str, object]] = [
+        {"labels": {"a": None}},
+        {"display_name": None},
+        {"annotations": {"b": None}},
+    ]
+    async with serving(broker, tmp_path) as served:
+        await register(served, "n1")
+        await send(served, "PATCH", "/nodes/n1", said)
+        for change in taken_back:
+            await send(served, "PATCH", "/nodes/n1", change)
+            before = await served.fleet_seq()
+
+            again = await send(served, "PATCH", "/nodes/n1", said)
+
+            assert (again.status, again.json["change"]["outcome"]) == (200, "no_change")
+            assert again.json["change"]["says"].startswith("the same request was done before")
+            assert await served.fleet_seq() == before
+
+
+@on_a_loop
+async def test_the_same_declaration_again_does_nothing_where_less_was_to_do_then(
+    broker: AnyBroker, tmp_path: Path
+) -> None:
+    said = {"labels": {"a": "1"}, "annotations": {"b": "2"}, "request_id": "r1"}
+    async with serving(broker, tmp_path) as served:
+        await register(served, "n1")
+        await send(served, "PATCH", "/nodes/n1", {"labels": {"a": "1"}})
+        await send(served, "PATCH", "/nodes/n1", said)
+        await send(served, "PATCH", "/nodes/n1", {"labels": {"a": None}, "annotations": {"b": None}})
+
+        again = await send(served, "PATCH", "/nodes/n1", said)
+
+        assert (again.status, again.json["change"]["outcome"]) == (200, "no_change")
+        assert (again.json["labels"], again.json["annotations"]) == ({}, {})

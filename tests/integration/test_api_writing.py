@@ -10,7 +10,7 @@ import pytest
 
 from api.answers import Answers
 from api.writing import Writer
-from events.errors import ConflictError
+from events.errors import BrokerUnavailableError, ConflictError
 from events.facts import Cordoned, FactData, LabelsSet
 from events.ids import node_id
 from projections.state import NodeState
@@ -93,3 +93,45 @@ async def test_without_a_connection_nothing_is_half_done(broker: AnyBroker, tmp_
         finally:
             answers.close()
         assert served.answers.projection.node(N1) is None
+
+
+@on_a_loop
+async def test_whoever_waits_behind_a_broker_that_is_gone_is_told_with_the_first(
+    own_broker: AnyBroker, tmp_path: Path
+) -> None:
+    async with serving(own_broker, tmp_path) as served:
+        writer = Writer(served.answers, source="/api")
+        await writer.write(N1, _count)
+        own_broker.freeze()
+        try:
+            first = asyncio.create_task(writer.write(N1, _count))
+            behind = [asyncio.create_task(writer.write(N1, _count)) for _ in range(50)]
+            with pytest.raises(BrokerUnavailableError, match="no answer within"):
+                await first
+            told = await asyncio.gather(*behind, return_exceptions=True)
+        finally:
+            own_broker.thaw()
+
+        assert {str(one) for one in told} == {
+            "writing about n1: the broker did not answer (nor to others before in the queue): "
+            "check that it runs and retry"
+        }
+
+
+@on_a_loop
+async def test_after_a_broker_that_was_gone_the_next_one_writes(
+    own_broker: AnyBroker, tmp_path: Path
+) -> None:
+    async with serving(own_broker, tmp_path) as served:
+        writer = Writer(served.answers, source="/api")
+        own_broker.freeze()
+        try:
+            with pytest.raises(BrokerUnavailableError):
+                await writer.write(N1, _count)
+        finally:
+            own_broker.thaw()
+
+        again = await writer.write(N1, _count)
+
+        assert again.state is not None
+        assert int(again.state.effective_labels["count"]) in (1, 2)  # nobody knows whether the first arrived
