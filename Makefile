@@ -12,7 +12,7 @@ PY  := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --no-compile --prefer-binary --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev up test lint format bench schema docs docs-check image clean
+.PHONY: help install install-dev up test fuzz lint format bench schema docs docs-check image clean
 
 help: ## List what there is (default)
 	@awk 'BEGIN {FS = ":.*## "; print "make <target> [ARGS=\"…\"]\n"} \
@@ -27,6 +27,9 @@ up: install ## Start broker, projector, API, SQL replica and the agent of this m
 
 test: install-dev ## Run every test
 	@$(PY) -m pytest $(ARGS)
+
+fuzz: $(VENV)/.fuzzes ## Hold what is served to each dialect's document (minutes; ARGS="fuse" for one)
+	@$(PY) -m tests.conformance.documents $(ARGS)
 
 lint: install-dev ## Check style, types, floors and documents
 	$(PY) -m ruff check .
@@ -78,3 +81,7 @@ $(VENV)/.develops: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing fleetfold and what its tests need into $(VENV) (about 150 MB, once)"
 	@$(PIP) -e '.[dev]'
 	@touch $(VENV)/.runs $@
+
+$(VENV)/.fuzzes: pyproject.toml | $(VENV)/.develops
+	@$(PIP) -e '.[dev,fuzz]'
+	@touch $@

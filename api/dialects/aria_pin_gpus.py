@@ -186,7 +186,10 @@ def shown_gpus(kept: Sequence[Gpu], used: Mapping[str, float | None]) -> list[Gp
     shown = []
     for at, gpu in enumerate(kept):
         name = _device_id(gpu, at)
-        values = {member: used.get(f"{name}.{member}") for member in MEASURED}
+        values: Gpu = {member: used.get(f"{name}.{member}") for member in MEASURED}
+        if (slots := values["used_slots"]) is not None:
+            # Beyond 2^53 what is measured is rounded, which may be past the largest number there is.
+            values["used_slots"] = min(Decimal(str(slots)), Decimal(MAX_COUNT))
         shown.append(
             ordered({**gpu, **{member: value for member, value in values.items() if value is not None}})
         )

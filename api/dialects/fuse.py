@@ -74,7 +74,10 @@ def dialect(answers: Answers) -> Dialect:
             Call(
                 method="GET", path="/v1/hosts", does=does.all, summary="The hosts, page by page",
                 answers={200: Shown("One page, by id", schema.HOSTS)}, refusals=(400, 401),
-                query={"limit": {"type": "integer", "default": PAGE}, "cursor": {"type": "string"}},
+                query={
+                    "limit": {"type": ["integer", "string"], "default": PAGE},
+                    "cursor": {"type": "string"},
+                },
             ),
             Call(
                 method="GET", path="/v1/hosts/{hostId}", does=does.get, summary="One host",

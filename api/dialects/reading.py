@@ -108,8 +108,8 @@ class Members:
         value = self._get(name)
         if value is None:
             return None
-        if isinstance(value, float) and (exact := _exact(value)) is not None and exact == int(exact):
-            value = int(exact)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if type(value) is not int:
             self.fault(name, "is a whole number")
             return None
@@ -217,13 +217,6 @@ class Members:
 
     def _path(self, name: str) -> str:
         return f"{self._at}.{name[:80]}" if self._at else name[:80]
-
-
-def _exact(value: float) -> Decimal | None:
-    try:
-        return amount(value)
-    except ValueError:
-        return None
 
 
 def _holds_nan(value: object) -> bool:

@@ -53,7 +53,7 @@ PROPERTIES: dict[str, Any] = {
     "registeredAt": {"type": "string"},
     "lastHeartbeatAt": {"type": ["string", "null"]},
     "runtime": {"type": "string", "default": RUNTIME},
-    "usedCpus": {"type": "number", "minimum": -(10**27), "maximum": 10**27},
+    "usedCpus": {"type": "number"},
     "usedMemoryMb": _COUNT,
     "usedDiskGb": _COUNT,
 }
@@ -146,7 +146,7 @@ def used_members(state: NodeState, beat: Heartbeat | None) -> dict[str, object]:
     """Return the `used*` members that are known: those of the newest report that said any."""
     if beat is not None and beat.used and beat.boot_id == state.boot_id and not _is_older(beat, state):
         return {
-            name: number(used if times == 1 else round(used / times))
+            name: number(used) if times == 1 else min(round(used / times), MAX_COUNT)
             for name, (resource, times) in USED.items()
             if (used := beat.used.get(resource)) is not None
         }

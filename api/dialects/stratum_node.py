@@ -19,7 +19,7 @@ from api.dialects.reading import Members
 from api.dialects.registration import Report, attributes
 from api.dialects.stratum_schema import FLAGS, ROLES
 from api.json_text import number
-from events.facts import Resource
+from events.facts import MAX_COUNT, Resource
 from projections.derive import LOST, OPEN, derive
 
 if TYPE_CHECKING:
@@ -231,7 +231,8 @@ def _capacity(state: NodeState, beat: Heartbeat | None) -> dict[str, Any]:
     used = {} if beat is None else beat.used
     for name, resource in COMMITTED.items():
         if (value := used.get(resource)) is not None:
-            shown[name] = number(Decimal(repr(value)))
+            # Beyond 2^53 what is measured is rounded, which may be past the largest number there is.
+            shown[name] = number(min(Decimal(repr(value)), Decimal(MAX_COUNT)))
     if (sampled := used.get(SAMPLED)) is not None:
         micros = int((Decimal(repr(sampled)) * 1_000_000).to_integral_value())
         shown["sampledAt"] = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(

@@ -269,6 +269,7 @@ async def test_a_report_that_no_record_can_hold_is_413(broker: AnyBroker, tmp_pa
     ("member", "value"),
     [
         ("totalCpus", True), ("totalCpus", 1.5), ("totalCpus", -1), ("totalCpus", 2**63), ("totalCpus", None),
+        ("totalCpus", 5e-324), ("usedMemoryMb", 2.6e-42),
         ("usedCpus", "2"), ("usedCpus", True), ("usedMemoryMb", -1), ("labels", {"a": None}), ("id", ""),
         ("runtime", 1), ("lastHeartbeatAt", 5), ("address", None),
     ],
