@@ -148,11 +148,9 @@ class BulkBody(ActionBody):
 
     @model_validator(mode="after")
     def _spares_others(self) -> Self:
-        if self.force and self.action in ENDS and not self.selector.names_every_node:
-            raise refused_member(
-                "force",
-                "what other owners hold is ended for nodes that are named by ids, not for a selection",
-            )
+        if self.force and not self.selector.names_every_node:
+            what = "what other owners hold is ended" if self.action in ENDS else "workloads lose their place"
+            raise refused_member("force", f"{what} on nodes that are named by ids, not on a selection")
         return self
 
 

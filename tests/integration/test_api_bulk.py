@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.bulk import MOST_NODES
+from api.bulk import AT_ONCE, MOST_NODES
 from api.change_models import BulkAnswer
 from tests.support.brokers import AnyBroker
 from tests.support.deciding import JSON, act, register, send
@@ -103,6 +103,8 @@ async def test_many_nodes_are_selected_by_what_they_are(broker: AnyBroker, tmp_p
         assert await fit(label=["tier=tin"]) == ["a2"]
         assert await fit(label=["tier=tin", "tier=gold"]) == []
         assert await fit(match="?1") == ["a1", "b1"]
+        await served.publish("fleet.v1.agent.%C3%A91.registered", b'{"boot_id":"b1","seq":1}')
+        assert await fit(match="e\u03011") == ["\u00e91"]
         assert await fit(ids=["b1", "a2"], zone="z1") == ["a2"]
         assert await fit(ids=[]) == []
         assert await fit(state="lost") == []
@@ -119,6 +121,8 @@ async def test_many_nodes_are_selected_by_what_they_are(broker: AnyBroker, tmp_p
         ({"selector": {"label": ["tier"]}}, "selector.label"),
         ({}, "selector"),
         ({"selector": {"zone": "z1"}, "action": "uncordon", "force": True}, "force"),
+        ({"selector": {"ids": ["n1"], "zone": "z1"}, "action": "uncordon", "force": True}, "force"),
+        ({"selector": {"zone": "z1"}, "action": "retire", "force": True}, "force"),
         ({"selector": {"zoen": "z1"}}, "selector.zoen"),
     ],
 )
@@ -161,3 +165,24 @@ async def test_a_node_that_could_not_be_written_is_told_and_the_others_too(tmp_p
 
         assert got.json["counts"] == {"failed": 2}
         assert "no connection" in got.json["items"][0]["says"]
+
+
+@on_a_loop
+async def test_a_broker_that_is_gone_costs_a_selection_one_time_out(
+    own_broker: AnyBroker, tmp_path: Path
+) -> None:
+    async with serving(own_broker, tmp_path) as served:
+        await served.publish("fleet.v1.agent.n000.registered", b'{"boot_id":"b1","seq":1,"zone":"z1"}')
+        for number in range(1, 3 * AT_ONCE):
+            about = f"fleet.v1.agent.n{number:03}.registered"
+            await served.nc.publish(about, b'{"boot_id":"b1","seq":1,"zone":"z1"}')
+        await served.publish("fleet.v1.agent.nil.registered", b'{"boot_id":"b1","seq":1}')
+        own_broker.freeze()
+        try:
+            answer = await _bulk(served, "cordon", {"zone": "z1"})
+        finally:
+            own_broker.thaw()
+
+        assert answer["counts"] == {"failed": 3 * AT_ONCE}
+        told = {item["says"].split(":")[0] for item in answer["items"]}
+        assert len(told) == AT_ONCE  # so many waited, and the others are told what one of those saw
