@@ -1,4 +1,4 @@
-"""While the broker is away or hangs, no dialect acknowledges a write; after it, every call may be made again."""
+"""While the broker is away or hangs, no dialect acknowledges a write; later every call may be made again."""
 
 from __future__ import annotations
 

@@ -13,11 +13,6 @@ from tests.support.spoken import speak, told
 
 MASTER, AGENT = "fuse-master-5ecre7", "aria-agent-5ecre7"
 HYPERVISOR, ADMIN = "hv-agent-5ecre7", "admin-5ecre7"
-    "fuse-master-5ecre7",
-    "aria-agent-5ecre7",
-    "hv-agent-5ecre7",
-    "admin-5ecre7",
-)
 RULES = DialectRules(
     fuse=FuseRules(master_token=MASTER),
     aria_pin=AriaRules(agent_tokens=(AGENT,)),
