@@ -12,6 +12,7 @@ from typing import Any
 
 from events.errors import UnreachableError
 from fleetfold.cli.client import Api
+from fleetfold.cli.output import visible
 
 PATH = "/changes/stream"
 QUIET_S = 45.0
@@ -49,7 +50,7 @@ def frames(api: Api, *, after: str, nodes: list[str], kinds: list[str], is_once:
         except UnreachableError as err:
             if not was_heard:
                 raise
-            why = str(err)
+            why = visible(str(err))
         if not failures:
             print(f"fleetfold: {why}; going on after {position or after}", file=sys.stderr)
         time.sleep(AGAIN_S[min(failures, len(AGAIN_S) - 1)] * random.uniform(0.8, 1.2))

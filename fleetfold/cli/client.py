@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from events.errors import FleetfoldError, RefusedError, SettingsError, UnreachableError
+from events.ids import node_id
 from fleetfold.addresses import host_and_port, is_loopback, local_url
 
 PREFIX = "/fleet/v1"
@@ -46,12 +47,15 @@ class Api:
         settings = load().settings
         self.url = _address(server) if server else local_url(*host_and_port(settings.http))
         token = settings.admin_token
-        self._client = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {token.get_secret_value()}"} if token else {},
-            timeout=httpx.Timeout(ANSWER_WITHIN_S, connect=CONNECT_WITHIN_S),
-            trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
-        )
+        try:
+            self._client = httpx.Client(
+                base_url=self.url,
+                headers={"Authorization": f"Bearer {token.get_secret_value()}"} if token else {},
+                timeout=httpx.Timeout(ANSWER_WITHIN_S, connect=CONNECT_WITHIN_S),
+                trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
+            )
+        except httpx.InvalidURL as err:
+            raise _no_address(server or self.url) from err
 
     def __enter__(self) -> Api:
         return self
@@ -181,13 +185,20 @@ def _address(server: str) -> str:
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # as the resolver will, which raises what no caller foresees
     except ValueError:
         is_good = False
     if not is_good:
-        raise SettingsError(f"--server {server!r} is no address: write it as http://HOST:8470")
+        raise _no_address(server)
     return url
 
 
+def _no_address(server: str) -> SettingsError:
+    return SettingsError(f"--server {server!r} is no address: write it as http://HOST:8470")
+
+
 def node_path(node: str) -> str:
-    """Return the path of a node by its id."""
-    return f"/nodes/{quote(node, safe='')}"
+    """Return the path of a node by its id; raise InvalidNodeIdError for a text that can be none."""
+    quoted = quote(node_id(node), safe="")
+    # A segment that is one or two dots would be resolved like a folder, by the client or on the way.
+    return f"/nodes/{quoted.replace('.', '%2E') if quoted in ('.', '..') else quoted}"

@@ -43,7 +43,10 @@ def end_of(text: str, *, now: datetime | None = None) -> str:
     """Return when something ends, in RFC 3339: a length from now (30m, 2h, 7d) or a time with its offset."""
     found = _LENGTH.fullmatch(text.strip())
     if found is not None:
-        moment = (now or datetime.now(UTC)) + int(found[1]) * _UNIT[found[2]]
+        try:
+            moment = (now or datetime.now(UTC)) + int(found[1]) * _UNIT[found[2]]
+        except OverflowError as err:
+            raise typer.BadParameter(f"{text} is beyond the year 9999", param_hint="--until") from err
         return moment.isoformat()
     try:
         moment = datetime.fromisoformat(text)
@@ -61,10 +64,11 @@ def changes_of(texts: Iterable[str]) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
     for text in texts:
         key, mark, value = text.partition("=")
-        if mark and key:
-            changes[key] = value
-        elif not mark and len(text) > 1 and text.endswith("-"):
-            changes[text[:-1]] = None
-        else:
+        said: str | None = value
+        if not mark and len(text) > 1 and text.endswith("-"):
+            key, said = text[:-1], None
+        elif not (mark and key):
             raise typer.BadParameter(f"{text!r} is neither KEY=VALUE nor KEY-", param_hint="CHANGE...")
+        if changes.setdefault(key, said) != said:
+            raise typer.BadParameter(f"{key} is given twice: it cannot be both", param_hint="CHANGE...")
     return changes

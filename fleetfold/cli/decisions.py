@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from events.ids import node_id
 from fleetfold.cli.client import Api, node_path
 from fleetfold.cli.decision_view import is_done, print_answer, print_node_labels
 from fleetfold.cli.decision_words import changes_of, end_of, selector_of
@@ -224,6 +225,7 @@ def _decide(
     if not nodes and not selector:
         raise typer.BadParameter("name nodes, or select some with --selector", param_hint="NODE...")
     selected = selector_of(selector or ())
+    nodes = [node_id(node) for node in nodes or ()]
     asked = {**said, "actor": actor or _login()}
     with Api(server) as api:
         if selected and not dry_run and not yes:
@@ -237,7 +239,7 @@ def _decide(
         raise typer.Exit(REFUSED)
 
 
-def _ask(api: Api, nodes: list[str] | None, selected: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def _ask(api: Api, nodes: Sequence[str], selected: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """Return one answer about all nodes; many that are named one by one are asked for in turn."""
     if not nodes:
         return api.post("/actions", {**said, "selector": selected})
@@ -255,7 +257,7 @@ def _confirm(would: dict[str, Any], *, is_json: bool) -> None:
     """Show what would happen and ask; where nobody can answer, that is wrong usage."""
     import sys  # noqa: PLC0415 - a name for one question
 
-    if is_json or not sys.stdin.isatty():
+    if is_json or sys.stdin is None or not sys.stdin.isatty():
         raise typer.BadParameter("a selection is acted on with --yes, or looked at with --dry-run")
     print_answer(would)
     typer.confirm("Do it?", abort=True)

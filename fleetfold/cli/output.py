@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 BYTES = frozenset({"memory", "disk"})
 UNKNOWN = "?"
 ABSENT = "–"
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# What moves the cursor, paints, renames the window or turns the writing round: a machine may be named by it.
 OPTIONAL = frozenset({"reserved", "ratio", "used"})
 STYLES = {
     "ready": "green",
@@ -72,10 +75,15 @@ def coloured(state: str) -> str:
 
 
 def escaped(text: object) -> str:
-    """Return any text as rich prints it literally; nothing as a dash."""
+    """Return any text as rich prints it literally, controls as people write them; nothing as a dash."""
     from rich.markup import escape  # noqa: PLC0415
 
-    return ABSENT if text in (None, "") else escape(str(text))
+    return ABSENT if text in (None, "") else escape(visible(str(text)))
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are written out, such as `\\x1b`: it cannot steer a terminal."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def amount(resource: str, value: float | None) -> str:

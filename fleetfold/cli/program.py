@@ -6,13 +6,21 @@ Exit codes: 0 done, 1 refused, 2 wrong usage or settings, 3 the API or the broke
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
-from events.errors import BrokerUnavailableError, FleetfoldError, SettingsError, UnreachableError
+from events.errors import (
+    BrokerUnavailableError,
+    FleetfoldError,
+    InvalidNodeIdError,
+    SettingsError,
+    UnreachableError,
+)
 from fleetfold.cli import decisions, exporting, processes, questions, upkeep, watching
+from fleetfold.cli.output import visible
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -55,13 +63,19 @@ def _options(
 
 def main() -> None:
     """Run the command that the arguments name, and end the process."""
+    for said in sys.argv[1:]:
+        if not said.isascii() and any("\ud800" <= char <= "\udfff" for char in said):
+            print(f"fleetfold: {said!a} is not text in UTF-8", file=sys.stderr)
+            sys.exit(USAGE)
+    if sys.stdout is None or sys.stderr is None:  # started with one of them closed: nobody reads it
+        sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     try:
         try:
             app()
         finally:
             sys.stdout.flush()  # what is still to be written fails here, not after everything
     except FleetfoldError as err:
-        print(f"fleetfold: {err}", file=sys.stderr)
+        print(f"fleetfold: {visible(str(err))}", file=sys.stderr)
         sys.exit(exit_code(err))
     except BrokenPipeError:  # the reader of our output has gone, such as `head`
         sys.stderr.close()
@@ -74,10 +88,14 @@ def main() -> None:
         sys.exit(REFUSED)
 
 
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - until the process ends
+
+
 def exit_code(err: FleetfoldError) -> int:
     """Return how the process ends after an error."""
     match err:
-        case SettingsError():
+        case SettingsError() | InvalidNodeIdError():
             return USAGE
         case BrokerUnavailableError() | UnreachableError():
             return UNREACHABLE

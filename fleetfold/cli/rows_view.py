@@ -27,9 +27,9 @@ NUMERIC = (
 def print_rows(answer: dict[str, Any]) -> None:
     """Print the rows of an SQL answer."""
     columns = answer["columns"]
-    numbers = {column["name"] for column in columns if column["type"].startswith(NUMERIC)}
+    numbers = {escaped(column["name"]) for column in columns if column["type"].startswith(NUMERIC)}
     print_table(
-        [column["name"] for column in columns],
+        [escaped(column["name"]) for column in columns],
         ([_cell(value) for value in row] for row in answer["rows"]),
         numbers=numbers,
         caption=count(len(answer["rows"]), "row") + (", cut off there" if answer.get("truncated") else ""),

@@ -8,6 +8,7 @@ import pytest
 
 from fleetfold.cli.client import node_path
 from fleetfold.cli.output import age, amount, coloured, escaped, print_table, size
+from fleetfold.cli.rows_view import print_rows
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,33 @@ def test_text_from_nodes_is_printed_as_it_is(capsys: pytest.CaptureFixture[str])
 
 def test_a_node_with_a_slash_has_a_path_of_one_step() -> None:
     assert node_path("rack.1/n 1") == "/nodes/rack.1%2Fn%201"
+
+
+def test_a_node_named_by_dots_has_a_path_that_nobody_resolves() -> None:
+    assert node_path(".") == "/nodes/%2E"
+    assert node_path("..") == "/nodes/%2E%2E"
+    assert node_path("...") == "/nodes/..."
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("h\x1b[2J\x07", "h\\x1b[2J\\x07"),
+        ("one\ntwo\r\t", "one\\ntwo\\r\\t"),
+        ("c1\x9b31m", "c1\\x9b31m"),
+        ("\u202egpj.exe", "\\u202egpj.exe"),
+        ("中文 é", "中文 é"),
+    ],
+)
+def test_no_name_steers_the_terminal(text: str, told: str) -> None:
+    assert escaped(text).replace("\\[", "[") == told
+
+
+def test_a_column_of_sql_may_have_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [{"name": "[/red]\x1b[2J", "type": "INTEGER"}, {"name": "[bold]x", "type": "VARCHAR"}]
+
+    print_rows({"columns": columns, "rows": [[1, "a"]], "truncated": False})
+
+    out = capsys.readouterr().out
+    assert "[/red]\\x1b[2J" in out
+    assert "[bold]x" in out
