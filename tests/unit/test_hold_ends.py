@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from events.facts import Cordoned, Drained, MaintenanceEntered, Registered
-from projections.hold_ends import ended, next_end
+from projections.hold_ends import AT_ONCE, ended, next_end
 from tests.support.folding import life
 from tests.support.strategies import NOON
 
@@ -57,3 +57,23 @@ def test_holds_of_an_earlier_machine_end_with_it() -> None:
     )
 
     assert [one.fact.owner for one in ended(node.state, now=NOON)] == ["hw-team"]
+
+
+def test_a_hold_ends_however_long_its_reason_is() -> None:
+    node = life(HERE, Cordoned(owner="ops", until=NOON, reason="r" * 65_000, actor="a" * 65_000))
+
+    (release,) = ended(node.state, now=NOON)
+
+    assert len(release.fact.reason) < 500
+    assert release.fact.reason.endswith("rrr…)")
+
+
+def test_very_many_holds_of_one_node_end_in_turns() -> None:
+    node = life(HERE, *(Cordoned(owner=f"o{number}", until=NOON) for number in range(AT_ONCE + 1)))
+
+    first = ended(node.state, now=NOON)
+    for one in first:
+        node.tell(one.fact)
+
+    assert len(first) == AT_ONCE
+    assert [one.fact.owner for one in ended(node.state, now=NOON)] == [f"o{AT_ONCE}"]
