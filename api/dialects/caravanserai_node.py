@@ -25,6 +25,7 @@ from api.dialects.reading import Members
 from api.dialects.registration import Report, attributes
 from api.dialects.rules import CARAVANSERAI
 from events.facts import AnnotationsSet, Cordoned, FactData, LabelsSet, Resource, Uncordoned
+from events.treatments import MAX_LABEL_BYTES
 from projections.derive import derive
 from projections.evolve_operator import CORDONED, DRAINING, MAINTENANCE
 
@@ -72,7 +73,7 @@ def read_node(body: Members, *, name_pattern: re.Pattern[str] | None) -> tuple[s
     else:
         metadata = body.needed_inner("metadata")
         name = metadata.needed_text("name", pattern=name_pattern)
-    labels, annotations = metadata.texts("labels"), metadata.texts("annotations")
+    labels, annotations = _declared(metadata, "labels"), _declared(metadata, "annotations")
     spec = body.inner("spec") or Members({}, faults=body.faults)
     hostname, is_unschedulable = spec.text("hostname"), spec.flag("unschedulable")
     body.done()
@@ -218,6 +219,15 @@ def _changes(known: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
     changes: dict[str, str | None] = {key: None for key in known if key not in wanted}
     changes |= {key: value for key, value in wanted.items() if known.get(key) != value}
     return changes
+
+
+def _declared(metadata: Members, name: str) -> dict[str, str] | None:
+    """Return texts that operators' facts hold whole; longer ones would be cut short there."""
+    found = metadata.texts(name)
+    for key, value in (found or {}).items():
+        if max(len(key.encode(errors="replace")), len(value.encode(errors="replace"))) > MAX_LABEL_BYTES:
+            metadata.fault(f"{name}.{key}", f"keys and values have at most {MAX_LABEL_BYTES} bytes")
+    return found
 
 
 def _throughput(network: Members) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from api.answers import Answers
+    from projections.heartbeats import Heartbeat
     from projections.state import NodeState
 
 CODES: dict[Kind, tuple[int, str]] = {
@@ -143,11 +144,19 @@ class _Stratum:
             used: Mapping[str, Decimal | None]
             if state is not None:
                 before = self._gateway.heartbeat(state)
-            if state is not None and before is not None and node.is_late(said, before):
+            if state is not None and before is not None and self._is_late(state, before, said, now=now):
                 used = node.measured_last(before)
             else:
                 state, used = await self._told(asked, said, now=now), node.measured(said)
             return self._shown(await self._gateway.beat(state, used=used))
+
+    def _is_late(self, state: NodeState, before: Heartbeat, said: node.Said, *, now: datetime) -> bool:
+        """Say whether a heartbeat was sampled before the last one, in the same boot.
+
+        A host that has booted may have lost its clock; what it says of itself is the newest there is.
+        """
+        proof = power.booted(state, before, now=now, interval_s=self._interval_s)
+        return proof is None and node.is_late(said, before)
 
     async def _told(self, asked: Asked, said: node.Said, *, now: datetime) -> NodeState:
         """Append what a heartbeat says news of: the node, what it is, that it has booted."""
