@@ -19,6 +19,7 @@ from api.nodes import IdInPath, known, refuse_retired
 from api.problems import INVALID_PARAMETER, ProblemError
 from api.routing import native_router, node_in_path
 from api.said import PLATFORM, AllocationBody, ReleaseQuery
+from api.versions import IfMatch, version_of, write_under
 from events.amounts import plain
 from events.facts import Allocated, Released
 from projections.capacity import OVERCOMMITTED, capacity
@@ -51,40 +52,50 @@ def router(answers: Answers, writer: Writer) -> APIRouter:
         summary="Say what a workload holds of a node",
     )
     async def put_allocation(
+        *,
         node_id: IdInPath,
         workload: WorkloadInPath,
         asked: AllocationBody,
+        if_match: IfMatch = None,
         actor: ActorHeader = None,
         request_id: RequestHeader = None,
     ) -> Response:
         told = named(asked, actor=actor, request_id=request_id)
-        which = node_in_path(node_id)
-        return (await allocate(answers, writer, which, workload_in_path(workload), told)).http()
+        which, held_by, version = node_in_path(node_id), workload_in_path(workload), version_of(if_match)
+        return (await allocate(answers, writer, which, held_by, told, version=version)).http()
 
     @routes.delete(
         path, response_model=ChangedNodeAnswer, summary="Say that a workload holds nothing of a node any more"
     )
     async def delete_allocation(
+        *,
         node_id: IdInPath,
         workload: WorkloadInPath,
         asked: Annotated[ReleaseQuery, Query()],
+        if_match: IfMatch = None,
         actor: ActorHeader = None,
         request_id: RequestHeader = None,
     ) -> Response:
         told = named(asked, actor=actor, request_id=request_id)
-        return (
-            await release(answers, writer, node_in_path(node_id), workload_in_path(workload), told)
-        ).http()
+        which, held_by, version = node_in_path(node_id), workload_in_path(workload), version_of(if_match)
+        return (await release(answers, writer, which, held_by, told, version=version)).http()
 
     return routes
 
 
 async def allocate(
-    answers: Answers, writer: Writer, node_id: NodeId, workload: str, asked: AllocationBody
+    answers: Answers,
+    writer: Writer,
+    node_id: NodeId,
+    workload: str,
+    asked: AllocationBody,
+    *,
+    version: int | None = None,
 ) -> Answer:
     """Let a workload hold amounts, and answer with the node: 201 where it held nothing there before.
 
-    Raises unknown_node, node_retired, and invalid_body for amounts that cannot be read.
+    Raises unknown_node, node_retired, version_conflict (412) where it is not at `version`, and invalid_body
+    for amounts that cannot be read.
     """
     amounts = canonical(asked.dialect, asked.amounts)
     known(answers, node_id, answers.as_of())
@@ -101,7 +112,7 @@ async def allocate(
         return [] if is_so else [fact]
 
     event_id = event_id_of(node_id, asked.request_id or "", "allocate", workload, _text(amounts))
-    written = await writer.write(node_id, facts, event_id=event_id)
+    written = await write_under(answers, writer, node_id, facts, version=version, event_id=event_id)
     assert written.before is not None, "an unknown node is refused"
     assert written.state is not None, "it was allocated on"
     follows = _shortages(written.state)
@@ -116,11 +127,17 @@ async def allocate(
 
 
 async def release(
-    answers: Answers, writer: Writer, node_id: NodeId, workload: str, asked: ReleaseQuery
+    answers: Answers,
+    writer: Writer,
+    node_id: NodeId,
+    workload: str,
+    asked: ReleaseQuery,
+    *,
+    version: int | None = None,
 ) -> Answer:
     """Let a workload hold nothing, and answer with the node, also a retired one; nothing held is no change.
 
-    Raises unknown_node.
+    Raises unknown_node, and version_conflict (412) where it is not at `version`.
     """
     known(answers, node_id, answers.as_of())
     fact = Released.model_validate({**_said_by(asked), "workload": checked(workload)})
@@ -131,7 +148,7 @@ async def release(
         return [fact] if any(given.workload == workload for given in now.allocations) else []
 
     event_id = event_id_of(node_id, asked.request_id or "", "release", workload)
-    written = await writer.write(node_id, facts, event_id=event_id)
+    written = await write_under(answers, writer, node_id, facts, version=version, event_id=event_id)
     assert written.before is not None, "an unknown node is refused"
     assert written.state is not None, "it was released on"
     if written.is_repeated:

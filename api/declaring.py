@@ -29,16 +29,16 @@ def declarations(state: NodeState, asked: PatchBody, *, actor: str) -> list[Fact
     labels = declared.labels if declared else {}
     annotations = declared.annotations if declared else {}
     facts: list[FactData] = []
-    if changes := _changes(labels, asked.labels or {}):
+    if changes := _changes(labels, asked.labels):
         facts.append(LabelsSet.model_validate({**said, "labels": changes}))
-    if changes := _changes(annotations, asked.annotations or {}):
+    if changes := _changes(annotations, asked.annotations):
         facts.append(AnnotationsSet.model_validate({**said, "annotations": changes}))
     if "display_name" in asked.model_fields_set:
         known = declared.display_name if declared else None
         if known != asked.display_name:
             facts.append(DisplayNameSet.model_validate({**said, "display_name": asked.display_name}))
     resources = declared.resources if declared else {}
-    if reserved := _reservations(resources, asked.reservation or {}):
+    if reserved := _reservations(resources, asked.reservation):
         facts.append(CapacityDeclared.model_validate({**said, "resources": reserved}))
     return facts
 
@@ -47,7 +47,7 @@ def consequences(state: NodeState, asked: PatchBody) -> list[str]:
     """Return what follows where a label is both declared and reported, in sentences."""
     declared = state.standing_declared
     said = []
-    for key, value in sorted((asked.labels or {}).items()):
+    for key, value in sorted(asked.labels.items()):
         reported = state.labels.get(key)
         if reported is None:
             continue

@@ -11,7 +11,7 @@ Who may ask is the broker's to say, by its permissions on these subjects.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from faststream.nats import NatsResponse
 from pydantic import Field
@@ -33,17 +33,21 @@ MOST_NODES = 500
 _NODE_ID = "the node id as it is, not encoded"
 
 
+Version = Annotated[int | None, Field(ge=0, description="the version that was read, as If-Match over HTTP")]
+
+
 class ActionQuestion(ActionBody):
     """What to do with a node."""
 
     node_id: str = Field(description=_NODE_ID, min_length=1)
+    version: Version = None
 
 
 class PatchQuestion(PatchBody):
     """What to declare of a node."""
 
     node_id: str = Field(description=_NODE_ID, min_length=1)
-    version: int | None = Field(None, ge=0, description="the version that was read, as If-Match over HTTP")
+    version: Version = None
 
 
 class AllocateQuestion(AllocationBody):
@@ -51,6 +55,7 @@ class AllocateQuestion(AllocationBody):
 
     node_id: str = Field(description=_NODE_ID, min_length=1)
     workload: str
+    version: Version = None
 
 
 class ReleaseQuestion(ReleaseQuery):
@@ -58,6 +63,7 @@ class ReleaseQuestion(ReleaseQuery):
 
     node_id: str = Field(description=_NODE_ID, min_length=1)
     workload: str
+    version: Version = None
 
 
 def subscribe(
@@ -72,7 +78,8 @@ def subscribe(
         "action", says="Hold, release, retire or restore a node, as POST /fleet/v1/nodes/{node_id}/actions"
     )
     async def action_question(asked: ActionQuestion) -> NatsResponse:
-        return await replied(actions.act(answers, writer, node_id(asked.node_id), asked))
+        which = node_id(asked.node_id)
+        return await replied(actions.act(answers, writer, which, asked, version=asked.version))
 
     @question("actions", says="The same for the nodes that fit, as POST /fleet/v1/actions")
     async def actions_question(asked: BulkBody) -> NatsResponse:
@@ -88,9 +95,11 @@ def subscribe(
     )
     async def allocate_question(asked: AllocateQuestion) -> NatsResponse:
         which = node_id(asked.node_id)
-        return await replied(allocations.allocate(answers, writer, which, asked.workload, asked))
+        done = allocations.allocate(answers, writer, which, asked.workload, asked, version=asked.version)
+        return await replied(done)
 
     @question("release", says="The end of that, as DELETE /fleet/v1/nodes/{node_id}/allocations/{workload}")
     async def release_question(asked: ReleaseQuestion) -> NatsResponse:
         which = node_id(asked.node_id)
-        return await replied(allocations.release(answers, writer, which, asked.workload, asked))
+        done = allocations.release(answers, writer, which, asked.workload, asked, version=asked.version)
+        return await replied(done)

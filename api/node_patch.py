@@ -1,25 +1,22 @@
 """What operators declare of a node: `PATCH /nodes/{id}`, and the same over NATS (floor 3).
 
-`If-Match` with the ETag that was read makes the change conditional: where the node is at another version, it
-is a 412 `version_conflict` with both. Several members are stored together or not at all.
+Several members are stored together or not at all.
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Response
 
 from api.actions import ActorHeader, RequestHeader, named
 from api.change_models import ChangedNodeAnswer
 from api.changed import REPEATED, Changed, changed_node, event_id_of
 from api.declaring import consequences, declarations
 from api.nodes import IdInPath, known, refuse_retired
-from api.problems import INVALID_PARAMETER, VERSION_CONFLICT, ProblemError
 from api.routing import native_router, node_in_path
 from api.said import OPERATOR, PatchBody
-from events.errors import ConflictError
+from api.versions import IfMatch, version_of, write_under
 
 if TYPE_CHECKING:
     from api.answers import Answer, Answers
@@ -27,11 +24,6 @@ if TYPE_CHECKING:
     from events.facts import FactData
     from events.ids import NodeId
     from projections.state import NodeState
-
-IfMatch = Annotated[
-    str | None, Header(alias="If-Match", description="the ETag that was read; else whatever it is by now")
-]
-_ETAG = re.compile(r'\s*"([0-9]{1,19})"\s*')
 
 
 def router(answers: Answers, writer: Writer) -> APIRouter:
@@ -74,37 +66,10 @@ async def declare(
         return declarations(now, asked, actor=actor)
 
     event_id = event_id_of(node_id, asked.request_id or "", asked.model_dump(exclude_unset=True))
-    try:
-        written = await writer.write(node_id, facts, expect=version, event_id=event_id)
-    except ConflictError as err:
-        if version is None:
-            raise
-        raise ProblemError(
-            VERSION_CONFLICT,
-            str(err),
-            status=412,
-            members={"expected": version, "found": err.found, "as_of": answers.as_of().members()},
-        ) from err
+    written = await write_under(answers, writer, node_id, facts, version=version, event_id=event_id)
     assert written.before is not None, "an unknown node is refused"
     assert written.state is not None, "it was declared about"
     return changed_node(answers, written.before, written.state, _change(written.before, asked, written))
-
-
-def version_of(if_match: str | None) -> int | None:
-    """Return the version that a header names, None for none or `*`; raise invalid_parameter for another.
-
-    A weak tag or one that no node ever had is refused too, since it could never match.
-    """
-    if if_match is None or if_match.strip() == "*":
-        return None
-    found = _ETAG.fullmatch(if_match)
-    if found is None:
-        raise ProblemError(
-            INVALID_PARAMETER,
-            'If-Match: one ETag as an answer gave it, such as "17", or *',
-            members={"parameter": "If-Match"},
-        )
-    return int(found[1])
 
 
 def _change(before: NodeState, asked: PatchBody, written: Written) -> Changed:

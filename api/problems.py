@@ -184,7 +184,13 @@ def unreadable(errors: Sequence[Mapping[str, object]]) -> ProblemError:
         place = error.get("loc")
         parts = [str(part) for part in place] if isinstance(place, (list, tuple)) else []
         where, name = (parts[0], ".".join(parts[1:])) if parts else ("", "")
-        faults.append({"in": where, "parameter": name, "detail": str(error.get("msg", ""))})
+        if error.get("type") == "json_invalid":
+            name, detail = "", f"the body is not JSON: something is wrong at character {name}"
+        elif parts == ["body"]:
+            detail = "the body is a JSON object, sent with Content-Type: application/json"
+        else:
+            detail = str(error.get("msg", "")).removeprefix("Value error, ")
+        faults.append({"in": where, "parameter": name, "detail": detail})
     first = faults[0] if faults else {"in": "", "parameter": "", "detail": "it cannot be read"}
     kind = INVALID_BODY if first["in"] == "body" else INVALID_PARAMETER
     said = f"{first['parameter']}: {first['detail']}" if first["parameter"] else first["detail"]
@@ -194,6 +200,10 @@ def unreadable(errors: Sequence[Mapping[str, object]]) -> ProblemError:
 def _of_http(err: HTTPException, request: Request) -> ProblemError:
     path = _instance(request.scope)
     match err.status_code:
+        case 400:
+            return ProblemError(INVALID_BODY, "the body is not JSON in UTF-8, or is nested too deep")
+        case 413:
+            return ProblemError(OVERSIZED, str(err.detail))
         case 404:
             hint = ": a / inside a node id is written %2F" if "/nodes/" in path else ""
             detail = f"{request.method} {path} is not a route{hint}"

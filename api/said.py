@@ -39,7 +39,10 @@ def refused_member(parameter: str, why: str) -> ProblemError:
 def _until(text: object) -> datetime | None:
     if text is None:
         return None
-    moment = moment_of(text, parameter="until")
+    try:
+        moment = moment_of(text, parameter="until")
+    except ProblemError as err:
+        raise refused_member("until", err.detail.removeprefix("until: ")) from err
     if moment <= datetime.now(UTC):
         raise refused_member("until", f"{moment:%Y-%m-%dT%H:%M:%SZ} has passed")
     return moment
@@ -51,7 +54,8 @@ def _amount(value: object) -> object:
     return value
 
 
-Word = Annotated[str, Field(min_length=1, max_length=1024)]
+MOST_NAME_CHARS = 1024
+Word = Annotated[str, Field(min_length=1, max_length=MOST_NAME_CHARS)]
 Owner = Annotated[str, Field(min_length=1, max_length=256)]
 Until = Annotated[datetime | None, BeforeValidator(_until), WithJsonSchema(_TIME)]
 Given = Annotated[Amount, BeforeValidator(_amount), WithJsonSchema({"type": "number", "minimum": 0})]
@@ -173,19 +177,22 @@ AGENTS_MEMBERS = frozenset(
     ]
 )
 DECIDED_MEMBERS = frozenset(["holds", "intent", "schedulable", "state", "retired_at"])
+NAMED_WITHIN = frozenset(["labels", "annotations", "reservation"])
 JUDGED_MEMBERS = frozenset(["conditions", "liveness", "suspect", "last_heartbeat_at"])
 
 
 class PatchBody(Decision):
     """What operators declare of a node. A member that is not given stays; null takes away."""
 
-    labels: dict[str, str | None] | None = Field(
-        None, description="declared over what the agent reports; null takes a declared one away"
+    labels: dict[str, str | None] = Field(
+        default_factory=dict,
+        description="declared over what the agent reports; null takes a declared one away",
     )
-    annotations: dict[str, str | None] | None = None
+    annotations: dict[str, str | None] = Field(default_factory=dict)
     display_name: Word | None = Field(None, description="null gives way to the reported one")
-    reservation: dict[str, Given | None] | None = Field(
-        None, description="amounts by resource that are kept from allocation; null gives way to the reported"
+    reservation: dict[Word, Given | None] = Field(
+        default_factory=dict,
+        description="amounts by resource that are kept from allocation; null gives way to the reported",
     )
 
     @model_validator(mode="before")
@@ -202,15 +209,15 @@ class PatchBody(Decision):
                 raise refused_member(name, "it follows from what was heard of the node, nobody sets it")
             if name == "allocations":
                 raise refused_member(name, "PUT or DELETE the node's allocations/{workload}")
+            if name in NAMED_WITHIN and told[name] is None:
+                raise refused_member(name, "null is for what is named within it: each name on its own")
         return told
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         for member, texts in (("labels", self.labels), ("annotations", self.annotations)):
-            for key, value in (texts or {}).items():
+            for key, value in texts.items():
                 _check_label(member, key, value)
-        if any(not name for name in self.reservation or ()):
-            raise refused_member("reservation", "a resource has a name")
         return self
 
 

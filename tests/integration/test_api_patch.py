@@ -136,7 +136,7 @@ async def test_nothing_is_declared_of_a_node_that_is_unknown_or_retired(
         ({"reservation": {"cpu": -1}}, "reservation.cpu", "not negative"),
         ({"reservation": {"cpu": "2"}}, "reservation.cpu", "a JSON number"),
         ({"reservation": {"cpu": True}}, "reservation.cpu", "a JSON number"),
-        ({"reservation": {"": 1}}, "reservation", "has a name"),
+        ({"reservation": {"": 1}}, "reservation", "at least 1"),
         ({"label": {}}, "label", ""),
     ],
 )
