@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from api.json_text import dumps
 from api.sql_errors import OWN_PROBLEMS as SQL_PROBLEMS
+from events.append import APPEND_REFUSED
 from events.errors import (
     BrokerUnavailableError,
     ConflictError,
@@ -128,6 +129,8 @@ def problem_of(err: Exception) -> ProblemError:
     """Return the problem that an error is for the caller; the unforeseen is logged under an error id."""
     if isinstance(err, ProblemError):
         return err
+    if isinstance(err, RefusedError) and err.reason == APPEND_REFUSED:
+        return ProblemError(BROKER_UNAVAILABLE, f"{err}: look at its log, it may be full")
     for error_type, kind in _KIND_OF_ERROR:
         if isinstance(err, error_type):
             return ProblemError(kind, str(err))

@@ -40,6 +40,9 @@ DOUBLE_IN_BATCH = 10201
 BATCH_INCOMPLETE = 10176
 MESSAGE_ID = "Nats-Msg-Id"
 
+APPEND_REFUSED = "append_refused"
+"""The `reason` of a RefusedError where the broker stores nothing, such as on a full disk."""
+
 APPENDED_BEFORE = "appended_before"
 """The `reason` of a RefusedError where the log already holds an event of the batch, with others about it."""
 
@@ -173,7 +176,7 @@ def _raise_refusal(answer: dict[str, Any], message: _Message) -> None:
     if code == TOO_LARGE:
         raise OversizedError(message.subject, size_bytes=message.size_bytes, limit_bytes=MAX_RECORD_BYTES)
     said = answer["error"].get("description", "no reason given")
-    raise RefusedError("append_refused", f"the broker refuses {message.subject}: {said} (code {code})")
+    raise RefusedError(APPEND_REFUSED, f"the broker refuses {message.subject}: {said} (code {code})")
 
 
 async def _find(nc: Client, event: FactEvent, *, after: int) -> StreamSeq | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,22 @@ async def test_a_report_of_the_agent_leaves_what_is_allocated(broker: AnyBroker,
 
         got = (await served.ask("GET", "/fleet/v1/nodes/n1")).json
         assert (_cpu(got)["total"], _cpu(got)["allocated"]) == (4, 2)
+
+
+@on_a_loop
+async def test_a_scheduler_may_append_as_the_document_says(broker: AnyBroker, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/operators.md").read_text("utf-8")
+    lines = [shlex.split(line) for line in text.splitlines() if line.startswith("nats pub ")]
+    async with serving(broker, tmp_path) as served:
+        await register(served, "n1", resources={"cpu": {"total": 8}})
+        held = []
+        for _, _, subject, payload in lines:
+            await served.publish(subject, payload.encode())
+            held.append((await served.ask("GET", "/fleet/v1/nodes/n1")).json["allocations"])
+
+        assert [[given["workload"] for given in one] for one in held] == [["vm-1"], []]
+
+        await served.publish(
+            "fleet.v1.platform.n1.allocated", b'{"workload":"vm-1","amounts":{"cpu":2}}'
+        )  # what the document warns of
+        assert (await served.ask("GET", "/fleet/v1/nodes/n1")).json["allocations"] == []

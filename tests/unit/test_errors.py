@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from api.problems import problem_of
+from events.append import APPEND_REFUSED
 from events.errors import (
     EpochChangedError,
     FleetfoldError,
     LogGapError,
     LogRewoundError,
+    RefusedError,
     StreamDriftError,
     UnreadableError,
 )
@@ -33,3 +36,11 @@ def test_an_error_is_one_sentence_that_says_what_now(err: FleetfoldError, what_n
     assert what_now in said
     assert ". " not in said
     assert not said.endswith(".")
+
+
+def test_what_the_broker_does_not_store_is_no_fault_of_the_caller() -> None:
+    full = problem_of(RefusedError(APPEND_REFUSED, "the broker refuses fleet.v1.agent.n1.registered"))
+    not_allowed = problem_of(RefusedError("port_taken", "the port is taken"))
+
+    assert (full.status, full.kind.code) == (503, "broker_unavailable")
+    assert (not_allowed.status, not_allowed.kind.code) == (409, "refused")
