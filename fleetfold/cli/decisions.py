@@ -10,7 +10,7 @@ import typer
 from events.ids import node_id
 from fleetfold.cli.client import Api, node_path
 from fleetfold.cli.decision_view import is_done, print_answer, print_node_labels
-from fleetfold.cli.decision_words import changes_of, end_of, selector_of
+from fleetfold.cli.decision_words import ALL, changes_of, end_of, selector_of
 from fleetfold.cli.output import print_json
 
 REFUSED = 1
@@ -229,7 +229,11 @@ def _decide(
     asked = {**said, "actor": actor or _login()}
     with Api(server) as api:
         if selected and not dry_run and not yes:
-            _confirm(_ask(api, nodes, selected, {**asked, "dry_run": True}), is_json=is_json)
+            would = _ask(api, nodes, selected, {**asked, "dry_run": True})
+            _confirm(would, is_json=is_json)
+            # What was shown is meant: neither a node that fits only since then, nor one that fits no more.
+            nodes = [node_id(item["id"]) for item in would["items"]]
+            selected.pop(ALL, None)
         answer = _ask(api, nodes, selected, {**asked, "dry_run": dry_run})
     if is_json:
         print_json(answer)
@@ -260,6 +264,8 @@ def _confirm(would: dict[str, Any], *, is_json: bool) -> None:
     if is_json or sys.stdin is None or not sys.stdin.isatty():
         raise typer.BadParameter("a selection is acted on with --yes, or looked at with --dry-run")
     print_answer(would)
+    if not would["items"]:
+        raise typer.Exit
     typer.confirm("Do it?", abort=True)
 
 

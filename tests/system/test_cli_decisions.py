@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.processes import fleetfold, running
+from tests.support.processes import environment, fleetfold, running
 from tests.support.publishing import connected
 from tests.support.waiting import wait_until
 
@@ -24,6 +28,7 @@ class Service:
     """A service that knows four nodes."""
 
     api: str
+    broker: str
     folder: Path
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -41,15 +46,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running("up", "--ephemeral", "--no-sql", cwd=folder) as up:
         api = up.says(r"API +(http://\S+)/fleet/v1/nodes")[1]
         broker = up.says(r"broker +(nats://[^\s,]+)")[1]
-        asyncio.run(_register(broker))
-        made = Service(api, folder)
+        asyncio.run(_register(broker, *NODES))
+        made = Service(api, broker, folder)
         wait_until(lambda: len(json.loads(made.run("nodes", "--json").stdout)) == len(NODES))
         yield made
 
 
-async def _register(broker: str) -> None:
+async def _register(broker: str, *nodes: str) -> None:
     async with connected(broker) as nc:
-        for node in NODES:
+        for node in nodes:
             said = {"boot_id": "b1", "seq": 1, "zone": "z1" if node != "idle" else "z2"}
             await nc.jetstream().publish(f"fleet.v1.agent.{node}.registered", json.dumps(said).encode())
 
@@ -118,3 +123,59 @@ def test_a_service_that_is_not_there_ends_with_three(tmp_path: Path) -> None:
 
     assert told.returncode == 3
     assert "does not answer" in told.stderr
+
+
+@contextmanager
+def _at_a_terminal(service: Service, *command: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    near, far = pty.openpty()
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "fleetfold", *command, "--server", service.api],
+        stdin=far,
+        stdout=far,
+        stderr=far,
+        cwd=service.folder,
+        env=environment(),
+    )
+    os.close(far)
+    try:
+        yield asking, near
+    finally:
+        asking.kill()
+        asking.wait()
+        os.close(near)
+
+
+def _read(near: int, until: bytes = b"") -> bytes:
+    """Return what is shown up to a text, else to the end."""
+    shown = b""
+    with suppress(OSError):  # what a terminal says once nobody is at its other end
+        while not (until and until in shown) and (told := os.read(near, 65_536)):
+            shown += told
+    return shown
+
+
+def test_what_was_shown_is_what_is_done_once_it_is_confirmed(service: Service) -> None:
+    command = ("cordon", "--selector", "zone=z1", "--owner", "shown", "--reason", "test")
+    with _at_a_terminal(service, *command) as (asking, near):
+        shown = _read(near, until=b"Do it?")
+        asyncio.run(_register(service.broker, "cn129"))
+        wait_until(lambda: service.run("show", "cn129").returncode == 0)
+        os.write(near, b"y\n")
+        shown += _read(near)
+        assert asking.wait(timeout=30) == 0, shown
+
+    owners = {node: {hold["owner"] for hold in service.node(node)["holds"]} for node in ("cn121", "cn129")}
+    assert "shown" in owners["cn121"]
+    assert owners["cn129"] == set()
+
+
+def test_a_selection_that_fits_nothing_is_not_asked_about(service: Service) -> None:
+    with _at_a_terminal(service, "cordon", "--selector", "zone=nowhere", "--reason", "test") as (
+        asking,
+        near,
+    ):
+        shown = _read(near)
+
+        assert asking.wait(timeout=30) == 0
+    assert b"0 nodes" in shown
+    assert b"Do it?" not in shown
