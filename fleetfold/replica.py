@@ -89,6 +89,7 @@ def limits_of(settings: SqlSettings) -> SqlLimits:
 
 
 CHECKPOINT_AT = "128MB"
+THREADS = 2
 
 
 def store_of(settings: SqlSettings) -> StoreSettings:
@@ -97,7 +98,8 @@ def store_of(settings: SqlSettings) -> StoreSettings:
     With the settings locked against statements, the pace of its writing can never be changed: it lies between
     that of a service and that for a log which is far ahead, as a new replica has it before it.
     """
-    return StoreSettings(memory_limit=f"{settings.memory_bytes}B", checkpoint_at=CHECKPOINT_AT)
+    memory_limit = f"{settings.memory_bytes}B"
+    return StoreSettings(memory_limit=memory_limit, threads=THREADS, checkpoint_at=CHECKPOINT_AT)
 
 
 async def _until_stopped(
