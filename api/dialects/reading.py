@@ -109,7 +109,7 @@ class Members:
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer():
-            value = int(value)
+            value = _exact(value)
         if type(value) is not int:
             self.fault(name, "is a whole number")
             return None
@@ -217,6 +217,14 @@ class Members:
 
     def _path(self, name: str) -> str:
         return f"{self._at}.{name[:80]}" if self._at else name[:80]
+
+
+def _exact(value: float) -> int:
+    """Return a whole number with the digits that were written, which a float of that size does not have."""
+    try:
+        return int(amount(value))
+    except ValueError:
+        return int(value)
 
 
 def _holds_nan(value: object) -> bool:
