@@ -8,19 +8,15 @@ node that came back meanwhile stays.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import nats.errors
-
-from consumers.ending import end
 from consumers.looks import look
-from consumers.stream_api import NotAnsweredError
+from consumers.periodic import Periodic
 from events.append import append
 from events.envelope import new_event
-from events.errors import BrokerUnavailableError, ConflictError, RefusedError
+from events.errors import ConflictError
 from projections.directory import NodeFilter
 from projections.retention import LOST, overdue
 
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
 
     from projections.projection import Projection
     from projections.state import NodeState
-
-log = logging.getLogger(__name__)
 
 SOURCE = "/retention"
 LOOK_EVERY = timedelta(minutes=1)
@@ -57,34 +51,20 @@ class Retention:
     ) -> None:
         self.counts = Counter({"retired": 0, "lost_races": 0, "failed": 0})
         self._projection, self._nc, self._is_watching = projection, nc, is_watching
-        self._after, self._every_s = after, look_every.total_seconds()
-        self._task: asyncio.Task[None] | None = None
+        self._after = after
+        self._rounds = Periodic("retention", self._round, every=look_every, counts=self.counts)
 
     async def start(self) -> None:
         """Begin; returns at once, whether the broker is there or not."""
-        self._task = asyncio.create_task(self._run(), name="retention")
+        await self._rounds.start()
 
     async def stop(self) -> None:
         """Stop; what is being appended may or may not be. Twice is fine."""
-        if self._task is not None:
-            await end(self._task)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                if self._is_watching():
-                    await self._round()
-            except (NotAnsweredError, BrokerUnavailableError, RefusedError, nats.errors.Error) as err:
-                self.counts["failed"] += 1
-                log.info("nobody is retired now", extra={"why": str(err)})
-            except Exception:
-                # The outermost place of this task. Whatever it is, it is a mistake of ours: it is said, and
-                # tried again.
-                log.exception("who has been lost for too long is not known")
-                self.counts["failed"] += 1
-            await asyncio.sleep(self._every_s)
+        await self._rounds.stop()
 
     async def _round(self) -> None:
+        if not self._is_watching():
+            return
         found = await asyncio.to_thread(self._lost)
         if not found:
             return

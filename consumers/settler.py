@@ -8,7 +8,6 @@ after which it was quiet, so one that comes too late settles nothing, and its id
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from contextlib import closing
@@ -16,14 +15,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import duckdb
-import nats.errors
 
-from consumers.ending import end
 from consumers.looks import look
-from consumers.stream_api import NotAnsweredError
+from consumers.periodic import Periodic
 from events.append import append
 from events.envelope import new_event
-from events.errors import BrokerUnavailableError, ConflictError, RefusedError, StoreError
+from events.errors import ConflictError, StoreError
 from events.facts import Settled
 from projections.change_queries import flapping
 from projections.flapping import QUIET
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from events.ids import NodeId
     from projections.projection import Projection
     from projections.state import NodeState
-
-log = logging.getLogger(__name__)
 
 SOURCE = "/liveness"
 LOOK_EVERY = timedelta(seconds=5)
@@ -61,34 +56,17 @@ class Settler:
     ) -> None:
         self.counts = Counter({"settled": 0, "lost_races": 0, "failed": 0})
         self._projection, self._nc, self._is_watching = projection, nc, is_watching
-        self._quiet_s, self._every_s = quiet.total_seconds(), look_every.total_seconds()
+        self._quiet_s = quiet.total_seconds()
         self._watching_since: float | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic("settler", self._round, every=look_every, counts=self.counts)
 
     async def start(self) -> None:
         """Begin; returns at once, whether the broker is there or not."""
-        self._task = asyncio.create_task(self._run(), name="settler")
+        await self._rounds.start()
 
     async def stop(self) -> None:
         """Stop; what is being appended may or may not be. Twice is fine."""
-        if self._task is not None:
-            await end(self._task)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._round()
-            except (
-                NotAnsweredError, BrokerUnavailableError, RefusedError, StoreError, nats.errors.Error,
-            ) as err:  # fmt: skip
-                self.counts["failed"] += 1
-                log.info("nobody settles now", extra={"why": str(err)})
-            except Exception:
-                # The outermost place of this task. Whatever it is, it is a mistake of ours: said, and tried
-                # again, since a node that never settles is worse.
-                log.exception("who has settled is not known")
-                self.counts["failed"] += 1
-            await asyncio.sleep(self._every_s)
+        await self._rounds.stop()
 
     async def _round(self) -> None:
         if not self._is_watching():
