@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import nats.errors
-import uvloop
 
 from consumers.announcing import Place, ask_tables, find_place
 from consumers.changes_stream import AppendRefusedError, append_changes, batches_of, changes_end
-from consumers.ending import close, end
+from consumers.ending import close
+from consumers.loop_thread import LoopThread
 from consumers.stream_api import NotAnsweredError
 from events.announcements import encode
 from events.errors import (
@@ -34,7 +33,6 @@ from events.errors import (
     StoreError,
     StreamDriftError,
 )
-from events.loops import call_soon
 from events.streams import FLEET_NAME
 from projections.change_queries import changes
 from projections.projection import BEHIND
@@ -89,11 +87,9 @@ class Announcer:
 
     def __init__(self, projection: Projection, connect: Connect) -> None:
         self._projection, self._connect = projection, connect
-        self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = LoopThread("announcer", self._main, ended=self._ended, failed=self._failed_for_good)
         self._wake: asyncio.Event | None = None
-        self._stop: asyncio.Event | None = None
-        self._stopping = threading.Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
         self._place: Place | None = None
         self._shown: Place | None = None
@@ -108,12 +104,7 @@ class Announcer:
 
     async def stop(self) -> None:
         """Stop announcing; what is being appended may or may not be. Twice is fine."""
-        self._stopping.set()
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None:
-            call_soon(loop, stop.set)
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join)
+        await self._thread.stop()
 
     def status(self) -> AnnouncerStatus:
         """Return how it goes now; costs microseconds."""
@@ -133,30 +124,18 @@ class Announcer:
             last_error=self._last_error,
         )
 
-    def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._main())
-        except Exception as err:
-            # The outermost place of this thread. Whatever it is, it is a mistake of ours: nothing more is
-            # announced, nothing is lost either, and status and log say why.
-            log.exception("the announcer stopped", extra={"place": str(self._place)})
-            self._last_error, self._is_stopped = f"internal error: {type(err).__name__}", True
+    def _failed_for_good(self, err: Exception) -> None:
+        """Say so: nothing more is announced, nothing is lost either."""
+        log.error("the announcer stopped", exc_info=err, extra={"place": str(self._place)})
+        self._last_error, self._is_stopped = f"internal error: {type(err).__name__}", True
 
     async def _main(self) -> None:
-        self._loop, self._wake, self._stop = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-        if self._stopping.is_set():
-            return
-        unsubscribe = self._projection.subscribe(self._committed)
-        working = asyncio.create_task(self._work())
-        stopping = asyncio.create_task(_until(self._stop))
-        try:
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
-        finally:
-            unsubscribe()
-            await end(working, stopping)
+        self._wake = asyncio.Event()
+        self._unsubscribe = self._projection.subscribe(self._committed)
+        await self._work()
+
+    async def _ended(self) -> None:
+        self._unsubscribe()
 
     async def _work(self) -> None:
         while True:
@@ -283,15 +262,9 @@ class Announcer:
             return
         if self._due_since is None:
             self._due_since = time.monotonic()
-        loop, wake = self._loop, self._wake
-        if loop is not None and wake is not None:
-            call_soon(loop, wake.set)
+        self._thread.call_soon_set(self._wake)
 
     def _failed(self, err: FleetfoldError | nats.errors.Error) -> None:
         if str(err) != self._last_error:
             log.warning("announcing waits", extra={"why": str(err), "code": getattr(err, "code", "nats")})
         self._last_error = str(err)
-
-
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()

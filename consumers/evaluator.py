@@ -12,23 +12,20 @@ import asyncio
 import contextlib
 import logging
 import math
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import nats.errors
-import uvloop
 
-from consumers.ending import end
 from consumers.judge import Judge
 from consumers.looks import look
+from consumers.loop_thread import LoopThread
 from consumers.picture import Picture
 from consumers.stream_api import NotAnsweredError
 from events.errors import BrokerUnavailableError, StoreError
 from events.ids import NodeId
-from events.loops import call_soon
 from projections import judging
 from projections.judging import Outlook
 from projections.silence import LivenessRules
@@ -71,11 +68,9 @@ class Evaluator:
         self._picture = Picture(projection, rules)
         self._judge = Judge(projection, appended=self._wake_up)
         self._idle_s, self._busy_s = pauses_s(rules)
-        self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = LoopThread("evaluator", self._main, ended=self._ended, failed=self._failed)
         self._wake: asyncio.Event | None = None
-        self._stop: asyncio.Event | None = None
-        self._stopping = threading.Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._look_at = 0.0
         self._was_away = True
         self._reconnects = 0
@@ -87,10 +82,7 @@ class Evaluator:
 
     async def stop(self) -> None:
         """Stop watching; what is being appended may or may not be. Twice is fine."""
-        self._stopping.set()
-        self._call(self._stop)
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join)
+        await self._thread.stop()
 
     def mode(self) -> str:
         """Return `watching`, `waiting`, `degraded` or `off`."""
@@ -110,31 +102,19 @@ class Evaluator:
         """Return what is to be expected of a node, None for one of which nothing is known here."""
         return self._picture.outlook(node_id, now=time.monotonic())
 
-    def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._main())
-        except Exception as err:
-            # The outermost place of this thread. Whatever it is, it is a mistake of ours: nobody is called
-            # lost any more, and status and log say why.
-            log.exception("the evaluator stopped", extra={"folded": self._picture.folded})
-            self._failure = f"internal error: {type(err).__name__}"
+    def _failed(self, err: Exception) -> None:
+        """Say so: nobody is called lost any more."""
+        log.error("the evaluator stopped", exc_info=err, extra={"folded": self._picture.folded})
+        self._failure = f"internal error: {type(err).__name__}"
 
     async def _main(self) -> None:
-        self._loop, self._wake, self._stop = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-        if self._stopping.is_set():
-            return
-        unsubscribe = self._projection.subscribe(self._committed)
-        working = asyncio.create_task(self._work())
-        stopping = asyncio.create_task(_until(self._stop))
-        try:
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
-        finally:
-            unsubscribe()
-            await end(working, stopping)
-            self._picture.close()
+        self._wake = asyncio.Event()
+        self._unsubscribe = self._projection.subscribe(self._committed)
+        await self._work()
+
+    async def _ended(self) -> None:
+        self._unsubscribe()
+        self._picture.close()
 
     async def _work(self) -> None:
         while True:
@@ -218,12 +198,7 @@ class Evaluator:
         self._wake_up()
 
     def _wake_up(self) -> None:
-        self._call(self._wake)
-
-    def _call(self, event: asyncio.Event | None) -> None:
-        loop = self._loop
-        if loop is not None and event is not None:
-            call_soon(loop, event.set)
+        self._thread.call_soon_set(self._wake)
 
 
 def pauses_s(rules: LivenessRules) -> tuple[float, float]:
@@ -234,7 +209,3 @@ def pauses_s(rules: LivenessRules) -> tuple[float, float]:
     """
     interval_s = rules.shortest.interval_s
     return min(0.5, interval_s / 4), min(0.05, interval_s / 8)
-
-
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()

@@ -10,20 +10,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import uvloop
-
 from consumers.ending import end
 from consumers.following import STORE_PAUSES_S, Connect, Following, StreamPlan, StreamStatus
+from consumers.loop_thread import LoopThread
 from events.errors import EpochChangedError, LogRewoundError, StoreError
 from events.log import Cursor
-from events.loops import call_soon
 from events.streams import BEATS_NAME, FLEET_NAME
 from projections.positions import Positions
 
@@ -76,10 +73,7 @@ class Projector:
             )
             for plan in plans
         }
-        self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = threading.Event()
-        self._stop: asyncio.Event | None = None
+        self._thread = LoopThread("projector", self._follow_all, ended=self._close_all, failed=self._failed)
         self._epoch_changes = self._rebuilds = 0
         self._rebuilt_because = ""
 
@@ -89,12 +83,7 @@ class Projector:
 
     async def stop(self) -> None:
         """Stop reading, finish the batch that is being written; twice is fine."""
-        self._stopping.set()
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None:
-            call_soon(loop, stop.set)
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join)
+        await self._thread.stop()
         await asyncio.to_thread(self._folder.shutdown)
         await asyncio.to_thread(self._writer.shutdown)
         self._positions.close()
@@ -117,32 +106,16 @@ class Projector:
         reached = await self._positions.wait_for(stream, seq, within=timedelta(seconds=timeout_s))
         return reached >= seq
 
-    def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._main())
-        except Exception as err:
-            # The outermost place of this thread. Whatever it is, it is a mistake of ours: the state is
-            # shown as it was, reading stops, and the log says where.
-            positions = {name: cursor.seq for name, cursor in self._projection.cursors().items()}
-            log.exception("the projector stopped", extra={"positions": positions})
-            for following in self._followings.values():
-                following.stop(f"internal error: {type(err).__name__}")
+    def _failed(self, err: Exception) -> None:
+        """Show the state as it was: reading stops, and the log says where."""
+        positions = {name: cursor.seq for name, cursor in self._projection.cursors().items()}
+        log.error("the projector stopped", exc_info=err, extra={"positions": positions})
+        for following in self._followings.values():
+            following.stop(f"internal error: {type(err).__name__}")
 
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        if self._stopping.is_set():
-            return
-        following = asyncio.create_task(self._follow_all())
-        stopping = asyncio.create_task(_until(self._stop))
-        try:
-            await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if following.done():
-                following.result()
-        finally:
-            await end(following, stopping)
-            for each in self._followings.values():
-                await each.close()
+    async def _close_all(self) -> None:
+        for each in self._followings.values():
+            await each.close()
 
     async def _follow_all(self) -> None:
         """Follow both streams; where one cannot go on, put that right and follow both again."""
@@ -203,7 +176,3 @@ class Projector:
                 failures += 1
             else:
                 return
-
-
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()
