@@ -21,7 +21,10 @@ from tests.support.watching import (
 )
 
 FILE = "t.duckdb"
-ZONES = {"z1": [f"a{number}" for number in range(12)], "z2": [f"b{number}" for number in range(12)]}
+MEMBERS = 24
+# Twice as many as a zone needs at least: where this process stands still for a while, a few agents have beaten
+# later than the rest when a zone is cut off, and the rest are enough.
+ZONES = {"z1": [f"a{number}" for number in range(MEMBERS)], "z2": [f"b{number}" for number in range(MEMBERS)]}
 
 
 @on_a_loop
@@ -47,13 +50,14 @@ async def test_a_zone_that_goes_silent_is_one_fact_and_so_is_its_return(
 
         assert held == 0
         assert said[:2] == ("z1", "silent")
-        assert (said[2]["count"], said[2]["members"]) == (12, 12)
+        assert said[2]["members"] == MEMBERS
+        assert said[2]["members"] / 2 <= said[2]["count"] <= said[2]["members"]
         assert "missed a beat together" in said[2]["rule"]
         assert outlook.is_suspect
         assert outlook.expected_lost_at is not None
         held_until = datetime.fromisoformat(said[2]["held_until"])
         assert abs(outlook.expected_lost_at - held_until) < timedelta(seconds=1)
-        assert watch.count() == {"alive": 24, "silent": 1, "recovered": 1}
+        assert watch.count() == {"alive": 2 * MEMBERS, "silent": 1, "recovered": 1}
 
 
 @on_a_loop
@@ -75,6 +79,6 @@ async def test_after_the_hold_the_single_verdicts_follow_even_over_a_restart(
             until = next(data for _, verb, data in watch.verdicts() if verb == "silent")["held_until"]
 
             assert held == 0
-            assert watch.count() == {"alive": 13, "silent": 1, "lost": 12}
+            assert watch.count() == {"alive": MEMBERS + 1, "silent": 1, "lost": MEMBERS}
             assert watch.first_stored("lost") >= until
             assert min(data["silent_s"] for data in told) >= GRACE_S
