@@ -1,6 +1,6 @@
 """What folding and committing costs, without a broker: beats, facts, loading, and questions meanwhile.
 
-    python -m bench.apply [--nodes 100000] [--seconds 60] [--checkpoint-at 16MB]
+    python -m bench.apply [--nodes 100000] [--seconds 60] [--checkpoint-at 64MB]
 
 CPU is of the whole process. Batches are made beforehand, so the figures hold nothing but `Projection.apply`.
 """

@@ -18,7 +18,8 @@ from events.streams import BEATS_NAME, FLEET_NAME
 from projections import asking, judging
 from projections.judging import Outlook
 from projections.roster import BeatRows, Roster, Word
-from projections.roster_tables import Changes, changes, digests_at, everything
+from projections.roster_news import Changes
+from projections.roster_tables import changes, digests_at, everything
 from projections.silence import LivenessRules, is_late
 from projections.watch import Watch
 from projections.zones import ZoneBook, members_of
@@ -69,7 +70,7 @@ class Picture:
         if cursors.get(BEATS_NAME, Cursor()) != self.beats:
             self._take_beats(now)
         if fleet.seq > self.folded:
-            self._take_facts(self._said(), now)
+            self._take_facts(self._said(until=fleet.seq), now)
             self.folded = fleet.seq
         self.watch.reached(beats=self.beats, fleet=fleet, now=now)
         if now >= self._forget_at:
@@ -102,11 +103,12 @@ class Picture:
             self._cursor = self._projection.cursor()
         return self._cursor
 
-    def _said(self) -> Changes:
-        cursor, path = self._connection(), self._projection.path
+    def _said(self, *, until: int) -> Changes:
         if self.folded == 0:
-            return everything(cursor, path=path)
-        return changes(cursor, after=self.folded, path=path)
+            return everything(self._connection(), path=self._projection.path)
+        projection = self._projection
+        news = projection.news.since(self.folded, until=until, number_of=projection.number)
+        return news or changes(self._connection(), after=self.folded, path=projection.path)
 
     def _take_beats(self, now: float) -> None:
         contacts, roster = self._projection.contacts(), self.roster

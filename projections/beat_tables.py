@@ -101,8 +101,7 @@ def write_beats(transaction: Transaction, folded: FoldedBeats) -> None:
         "skewed_since": times(skewed_us, mask=skewed_us == 0),
     }
     beats = pa.table({name: made[name] for name in HEARTBEAT.columns})
-    with transaction.given("beats", beats):
-        transaction.execute(FORGET_BEATS)
+    transaction.run(FORGET_BEATS, name="beats", rows=beats)
     transaction.insert(HEARTBEAT, beats)
     if folded.has_new_text.any():
         _write_boots(transaction, folded)
@@ -115,8 +114,7 @@ def _write_boots(transaction: Transaction, folded: FoldedBeats) -> None:
         for at, number in zip(changed, folded.numbers[changed].tolist(), strict=True)
     ]
     boots = arrow_rows(HEARTBEAT_BOOT, rows)
-    with transaction.given("boots", boots):
-        transaction.execute(FORGET_BOOTS)
+    transaction.run(FORGET_BOOTS, name="boots", rows=boots)
     transaction.insert(HEARTBEAT_BOOT, boots)
 
 

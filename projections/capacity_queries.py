@@ -9,13 +9,45 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from projections.capacity_sums import IS_KNOWN, NUMBERS, CapacitySum, Group, capacity_sum, in_order
+from projections.capacity_sums import (
+    SUMMED_BELOW,
+    CapacitySum,
+    CapacitySums,
+    Group,
+    capacity_sum,
+    in_order,
+)
 
 if TYPE_CHECKING:
     import duckdb
 
+_BELOW = f"{SUMMED_BELOW}.0"
+# With a point it is a DECIMAL, and compared exactly.
+_IS_KNOWN = f"""
+    c.status = 'reported'
+    AND coalesce(abs(c.total) < {_BELOW}, true)
+    AND coalesce(abs(c.reserved) < {_BELOW}, true)
+    AND coalesce(abs(c.allocatable) < {_BELOW}, false)
+    AND coalesce(abs(c.allocated) < {_BELOW}, true)
+    AND coalesce(abs(c.free) < {_BELOW}, false)
+"""
+_NUMBERS = f"""
+    count(*) AS nodes,
+    count(*) FILTER (NOT ({_IS_KNOWN})) AS unknown,
+    coalesce(sum(c.total) FILTER ({_IS_KNOWN}), 0) AS total,
+    coalesce(sum(c.reserved) FILTER ({_IS_KNOWN}), 0) AS reserved,
+    coalesce(sum(c.allocatable) FILTER ({_IS_KNOWN}), 0) AS allocatable,
+    coalesce(sum(c.allocated) FILTER ({_IS_KNOWN}), 0) AS allocated,
+    coalesce(sum(c.free) FILTER ({_IS_KNOWN}), 0) AS free
+"""
+_NOW = f"""
+    SELECT c.resource, n.region, n.zone, n.pool, {_NUMBERS}
+    FROM main.capacity AS c
+    JOIN main.node AS n ON n.number = c.number
+    GROUP BY c.resource, n.region, n.zone, n.pool
+"""
 _THEN = f"""
-    SELECT c.resource, {{place}} AS place, {NUMBERS}
+    SELECT c.resource, {{place}} AS place, {_NUMBERS}
     FROM fleet.capacity_at($at) AS c
     {{nodes}}
     GROUP BY c.resource, place
@@ -24,7 +56,7 @@ _STEPS = f"""
     WITH
         band AS (
             SELECT
-                c.resource, c.status, c.valid_from, {{place}} AS place, {IS_KNOWN} AS is_known,
+                c.resource, c.status, c.valid_from, {{place}} AS place, {_IS_KNOWN} AS is_known,
                 c.total, c.reserved, c.allocatable, c.allocated, c.free,
                 lead(c.valid_from) OVER (PARTITION BY c.node_id, c.resource ORDER BY c.cause_seq) AS valid_to
             FROM main.capacity_history AS c
@@ -78,6 +110,13 @@ class CapacityStep(NamedTuple):
 
     at: datetime
     sums: list[CapacitySum]
+
+
+def load_sums(connection: duckdb.DuckDBPyConnection) -> CapacitySums:
+    """Return the sums of what the tables hold now."""
+    sums = CapacitySums()
+    sums.add(connection.execute(_NOW).fetchall())
+    return sums
 
 
 def capacity_at(

@@ -1,60 +1,35 @@
-"""Sums of capacity over the fleet, kept while facts are folded (floor 2).
+"""Sums of capacity over the fleet, kept while facts are folded (floor 2, pure).
 
 Adding up 400,000 exact numbers for each question would take longer than a question may. So each batch of
-facts takes the nodes it touches out of the sums and puts them back as they are after it, in the same
-transaction.
+facts says what its nodes were worth before it and are worth after it, and the difference goes into the sums.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from decimal import Context, Decimal
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    import duckdb
+from projections.capacity import REPORTED, ResourceCapacity
+from projections.decide import Seen
+from projections.state import NodeState
 
 Group = Literal["resource", "zone", "pool", "region"]
 """What sums are made over: a resource in the whole fleet, or on the nodes of each place."""
 
-SUMMED_BELOW = "1e22"
-# An amount beyond (10 zettabytes of one node's memory) is no amount: it counts as unknown. A million nodes
-# below it add up to what a DECIMAL(38, 9) holds, so no node can break the sums of everybody.
-
-IS_KNOWN = f"""
-    c.status = 'reported'
-    AND coalesce(abs(c.total) < {SUMMED_BELOW}, true)
-    AND coalesce(abs(c.reserved) < {SUMMED_BELOW}, true)
-    AND coalesce(abs(c.allocatable) < {SUMMED_BELOW}, false)
-    AND coalesce(abs(c.allocated) < {SUMMED_BELOW}, true)
-    AND coalesce(abs(c.free) < {SUMMED_BELOW}, false)
-"""
-NUMBERS = f"""
-    count(*) AS nodes,
-    count(*) FILTER (NOT ({IS_KNOWN})) AS unknown,
-    coalesce(sum(c.total) FILTER ({IS_KNOWN}), 0) AS total,
-    coalesce(sum(c.reserved) FILTER ({IS_KNOWN}), 0) AS reserved,
-    coalesce(sum(c.allocatable) FILTER ({IS_KNOWN}), 0) AS allocatable,
-    coalesce(sum(c.allocated) FILTER ({IS_KNOWN}), 0) AS allocated,
-    coalesce(sum(c.free) FILTER ({IS_KNOWN}), 0) AS free
-"""
-ALL = f"""
-    SELECT c.resource, n.region, n.zone, n.pool, {NUMBERS}
-    FROM main.capacity AS c
-    JOIN main.node AS n ON n.number = c.number
-    GROUP BY c.resource, n.region, n.zone, n.pool
-"""
-OF_TOUCHED = f"""
-    SELECT c.resource, n.region, n.zone, n.pool, {NUMBERS}
-    FROM main.capacity AS c
-    JOIN main.node AS n ON n.number = c.number
-    WHERE c.number IN (SELECT number FROM touched) AND n.number IN (SELECT number FROM touched)
-    GROUP BY c.resource, n.region, n.zone, n.pool
-"""
+SUMMED_BELOW = Decimal(10**22)
+"""An amount beyond (10 zettabytes of one node's memory) is no amount: it counts as unknown. A million nodes
+below it add up to what a DECIMAL(38, 9) holds, so no node can break the sums of everybody."""
 
 Row = tuple[Any, ...]
-"""Resource, region, zone, pool, then the numbers of `NUMBERS`."""
+"""Resource, region, zone, pool; then how many nodes have it and how many of them do not say how much, and the
+sums of total, reserved, allocatable, allocated and free over the others."""
 _PLACES = {"resource": None, "region": 1, "zone": 2, "pool": 3}
+_ZERO = Decimal(0)
+_NOTHING = (_ZERO,) * 5
+_EXACT = Context(prec=60)
+# A sum of amounts has up to 38 digits, more than the caller's own context may keep.
 
 
 class CapacitySum(NamedTuple):
@@ -81,29 +56,16 @@ class CapacitySums:
     def __init__(self) -> None:
         self._sums: dict[Row, list[Any]] = {}
 
-    @classmethod
-    def load(cls, connection: duckdb.DuckDBPyConnection) -> CapacitySums:
-        """Return the sums of what the tables hold."""
-        sums = cls()
-        sums.add(connection.execute(ALL).fetchall())
-        return sums
-
     def add(self, rows: Iterable[Row]) -> None:
-        """Put nodes in."""
+        """Put in what nodes add, or take out what is counted below zero."""
         for row in rows:
-            held = self._sums.get(row[:4])
-            self._sums[row[:4]] = (
-                list(row[4:]) if held is None else [a + b for a, b in zip(held, row[4:], strict=True)]
-            )
-
-    def take_out(self, rows: Iterable[Row]) -> None:
-        """Take nodes out as they were put in."""
-        for row in rows:
-            left = [a - b for a, b in zip(self._sums[row[:4]], row[4:], strict=True)]
-            if left[0]:
-                self._sums[row[:4]] = left
+            key, numbers = row[:4], row[4:]
+            held = self._sums.get(key)
+            kept = list(numbers) if held is None else _added(held, numbers)
+            if kept[0]:
+                self._sums[key] = kept
             else:
-                del self._sums[row[:4]]
+                del self._sums[key]
 
     def by(self, group: Group) -> list[CapacitySum]:
         """Return the sums by resource and place, in order, no place first."""
@@ -112,7 +74,7 @@ class CapacitySums:
         for key, numbers in self._sums.items():
             into = (key[0], None if place is None else key[place])
             held = made.get(into)
-            made[into] = numbers if held is None else [a + b for a, b in zip(held, numbers, strict=True)]
+            made[into] = numbers if held is None else _added(held, numbers)
         return [
             capacity_sum(resource, named, numbers)
             for (resource, named), numbers in sorted(made.items(), key=lambda one: in_order(*one[0]))
@@ -120,7 +82,7 @@ class CapacitySums:
 
 
 def capacity_sum(resource: str, place: str | None, numbers: list[Any]) -> CapacitySum:
-    """Return a sum of the numbers of `NUMBERS`."""
+    """Return a sum of the numbers of a `Row`."""
     nodes, unknown, *amounts = numbers
     return CapacitySum(
         resource, place, nodes, unknown, *(amounts if nodes > unknown else [None] * len(amounts))
@@ -130,3 +92,52 @@ def capacity_sum(resource: str, place: str | None, numbers: list[Any]) -> Capaci
 def in_order(resource: str, place: str | None) -> tuple[str, bool, str]:
     """Return what sums are sorted by."""
     return resource, place is not None, place or ""
+
+
+def sums_changed(nodes: Iterable[tuple[Seen | None, Seen]]) -> list[Row]:
+    """Return what nodes add to the sums by what they were (None: unknown) and what they are now."""
+    counts: Counter[tuple[Any, ...]] = Counter()
+    # Machines come in types, whose numbers are one object: they are told apart by it, since a number's hash
+    # costs as much as adding it up.
+    worth: dict[int, ResourceCapacity] = {}
+
+    def count(node: Seen, by: int) -> None:
+        place = _place(node.state)
+        for resource in node.resources:
+            worth[id(resource)] = resource
+            counts[(id(resource), *place)] += by
+
+    for before, after in nodes:
+        if before is not None:
+            if before.resources == after.resources and _place(before.state) == _place(after.state):
+                continue
+            count(before, -1)
+        count(after, 1)
+    return [
+        (worth[key[0]].resource, *key[1:], *_numbers(worth[key[0]], times))
+        for key, times in counts.items()
+        if times
+    ]
+
+
+def _place(state: NodeState) -> tuple[str | None, str | None, str | None]:
+    return state.region, state.zone, state.pool
+
+
+def _numbers(resource: ResourceCapacity, times: int) -> tuple[Any, ...]:
+    """Return what so many nodes with such a resource add, as the numbers of a `Row`."""
+    amounts = resource.total, resource.reserved, resource.allocatable, resource.allocated, resource.free
+    if (
+        resource.status != REPORTED
+        or resource.allocatable is None
+        or resource.free is None
+        or not all(amount is None or abs(amount) < SUMMED_BELOW for amount in amounts)
+    ):
+        return times, times, *_NOTHING
+    return times, 0, *[_EXACT.multiply(amount or _ZERO, times) for amount in amounts]
+
+
+def _added(held: list[Any], numbers: Iterable[Any]) -> list[Any]:
+    nodes, unknown, *amounts = numbers
+    sums = [_EXACT.add(a, b) for a, b in zip(held[2:], amounts, strict=True)]
+    return [held[0] + nodes, held[1] + unknown, *sums]

@@ -9,6 +9,8 @@ import numpy as np
 
 from events.errors import EpochChangedError, LogGapError
 from events.log import Batch, Cursor
+from projections.arrow_rows import arrow_rows
+from projections.tables import CHECKPOINT, HOLE
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,15 +23,7 @@ LOAD = """
 """
 FORGET = """
     DELETE FROM main.checkpoint
-    WHERE stream = $stream
-"""
-REMEMBER = """
-    INSERT INTO main.checkpoint (stream, epoch, seq, stored_at_ns, holes)
-    VALUES ($stream, $epoch, $seq, $stored_at_ns, $holes)
-"""
-ADD_HOLE = """
-    INSERT INTO main.hole (stream, epoch, low, high)
-    VALUES ($stream, $epoch, $low, $high)
+    WHERE stream IN (SELECT stream FROM reached)
 """
 
 Hole = tuple[int, int]
@@ -107,16 +101,9 @@ def save_checkpoint(
 ) -> None:
     """Write a stream's checkpoint and the holes that were crossed on the way to it."""
     cursor = at.cursor
-    transaction.execute(FORGET, {"stream": stream})
-    transaction.execute(
-        REMEMBER,
-        {
-            "stream": stream,
-            "epoch": cursor.epoch,
-            "seq": cursor.seq,
-            "stored_at_ns": cursor.stored_at_ns,
-            "holes": at.holes,
-        },
-    )
-    for low, high in holes:
-        transaction.execute(ADD_HOLE, {"stream": stream, "epoch": cursor.epoch, "low": low, "high": high})
+    row = (stream, cursor.epoch, cursor.seq, cursor.stored_at_ns, at.holes)
+    rows = arrow_rows(CHECKPOINT, [row])
+    transaction.run(FORGET, name="reached", rows=rows)
+    transaction.insert(CHECKPOINT, rows)
+    if holes:
+        transaction.insert(HOLE, arrow_rows(HOLE, [(stream, cursor.epoch, low, high) for low, high in holes]))

@@ -26,14 +26,14 @@ def commit_facts(store: Store, memory: Memory, ahead: FoldedAhead) -> Show:
     found, new_nodes = memory.index.of_nodes(node_ids)
     numbers = dict(zip(node_ids, found.tolist(), strict=True))
     known = memory.packed.keys() & folded.states.keys()
-    touched = Touched(numbers, known, memory.moved(folded.nodes, numbers))
+    touched = Touched(numbers, known)
     shared = memory.sharing_after(folded, numbers)
     with store.transaction() as transaction:
         write_node_numbers(transaction, new_nodes)
-        sums = write_facts(transaction, folded, touched, announced=memory.announced)
+        write_facts(transaction, folded, touched, announced=memory.announced)
         write_shared(transaction, shared.conditions)
         save_checkpoint(transaction, ahead.new.batch.stream, ahead.reached, holes=ahead.new.holes)
-    return lambda: memory.show_facts(folded, sums, shared, numbers, new_nodes)
+    return lambda: memory.show_facts(folded, shared, numbers, new_nodes)
 
 
 def commit_beats(store: Store, memory: Memory, folded: BeatBatch, new: Fresh, reached: Checkpoint) -> Show:

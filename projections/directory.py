@@ -114,15 +114,6 @@ class Directory:
             news = sorted((listed.node_ids[at], at) for at in np.flatnonzero(is_new).tolist())
             self._list([node_id for node_id, _ in news], numbers[[at for _, at in news]])
 
-    def differs(self, numbers: Int64s, columns: Mapping[str, Sequence[str | None]]) -> npt.NDArray[np.bool_]:
-        """Say of each node whether one of some of its TEXTS is another than the one given."""
-        differs = np.zeros(len(numbers), dtype=bool)
-        for name, column in columns.items():
-            differs |= self._texts[_COLUMN[name]][numbers] != np.fromiter(
-                map(hash, column), np.int64, len(numbers)
-            )
-        return differs
-
     def page(self, asked: NodeFilter, *, after: str, limit: int) -> list[NodeId]:
         """Return the first ids beyond `after` that fit, in order, `limit` at most."""
         begin = bisect_right(self._order, after)

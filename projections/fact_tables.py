@@ -11,7 +11,6 @@ from events.ids import NodeId
 from events.log import Int64s
 from projections.arrow_rows import arrow_rows
 from projections.capacity import ABSENT
-from projections.capacity_sums import OF_TOUCHED, Row
 from projections.directory import TEXTS, Listed
 from projections.handles import DUPLICATE_ADDRESS, MACHINE_ID_SHARED, NAME_SHARED, own_address
 from projections.rows import QuarantineRow
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from projections.tables import Table
     from projections.transaction import Transaction
 
+TOUCHED = "touched"
 FORGET = {
     table.name: f"""
         DELETE FROM main.{table.name}
@@ -49,7 +49,7 @@ FORGET = {
 }
 FORGET_CAPACITY = """
     DELETE FROM main.capacity AS c
-    USING touched AS t
+    USING gone AS t
     WHERE c.number = t.number AND c.resource = t.resource
 """
 FORGET_SHARED = """
@@ -76,42 +76,14 @@ LOAD_NODES = """
 
 
 class Touched(NamedTuple):
-    """The nodes of a batch: the number of each, and those among them that have rows already.
-
-    `moved` are those whose place is another now.
-    """
+    """The nodes of a batch: the number of each, and those among them that have rows already."""
 
     numbers: Mapping[NodeId, int]
     known: Set[NodeId]
-    moved: Set[NodeId]
 
 
-class SumsChanged(NamedTuple):
-    """What the nodes of a batch add to the sums of capacity, before and after it."""
-
-    before: list[Row]
-    after: list[Row]
-
-
-def write_facts(
-    transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int
-) -> SumsChanged:
+def write_facts(transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int) -> None:
     """Write all that a batch of facts comes to; `announced` is how many announcements there were before."""
-    import pyarrow as pa  # noqa: PLC0415 (takes 50 ms, and starting must be quick)
-
-    summed = {band.node_id for band in folded.capacity_history} | touched.moved
-    numbers = pa.table({"number": pa.array([touched.numbers[node_id] for node_id in summed], pa.int32())})
-    before = _sums(transaction, numbers) if summed & touched.known else []
-    _write_rows(transaction, folded, touched, announced=announced)
-    return SumsChanged(before, _sums(transaction, numbers) if summed else [])
-
-
-def _sums(transaction: Transaction, numbers: pa.Table) -> list[Row]:
-    with transaction.given("touched", numbers):
-        return transaction.rows(OF_TOUCHED)
-
-
-def _write_rows(transaction: Transaction, folded: FactsFolded, touched: Touched, *, announced: int) -> None:
     _replace(transaction, NODE, folded.nodes, [row.node_id for row in folded.nodes], touched)
     devices = [row for rows in folded.devices.values() for row in rows]
     _replace(transaction, DEVICE, devices, folded.devices, touched)
@@ -130,11 +102,8 @@ def _write_rows(transaction: Transaction, folded: FactsFolded, touched: Touched,
 
 def write_shared(transaction: Transaction, conditions: Mapping[int, Conditions]) -> None:
     """Put in place what nodes have by sharing a handle, by number; nothing where they share none any more."""
-    import pyarrow as pa  # noqa: PLC0415
-
     if conditions:
-        with transaction.given("touched", pa.table({"number": pa.array(conditions, pa.int32())})):
-            transaction.execute(FORGET_SHARED)
+        transaction.run(FORGET_SHARED, name=TOUCHED, rows=_touched(conditions))
         rows = [(number, list(has)) for number, has in conditions.items() if has]
         if rows:
             transaction.insert(SHARED, arrow_rows(SHARED, rows))
@@ -154,12 +123,9 @@ def _replace(
     transaction: Transaction, table: Table, rows: Sequence[Any], nodes: Iterable[NodeId], touched: Touched
 ) -> None:
     """Put the rows in place of all that the table had of the nodes."""
-    import pyarrow as pa  # noqa: PLC0415
-
     old = [touched.numbers[node_id] for node_id in nodes if node_id in touched.known]
     if old:
-        with transaction.given("touched", pa.table({"number": pa.array(old, pa.int32())})):
-            transaction.execute(FORGET[table.name])
+        transaction.run(FORGET[table.name], name=TOUCHED, rows=_touched(old))
     if rows:
         transaction.insert(table, arrow_rows(table, rows, first={"number": _numbers(rows, touched)}))
 
@@ -178,12 +144,17 @@ def _write_capacity(transaction: Transaction, bands: Sequence[CapacityHistoryRow
     old = [at for (node_id, _), at in latest.items() if node_id in touched.known]
     if old:
         gone = pa.table({"number": numbers.take(old), "resource": history["resource"].take(old)})
-        with transaction.given("touched", gone):
-            transaction.execute(FORGET_CAPACITY)
+        transaction.run(FORGET_CAPACITY, name="gone", rows=gone)
     now = [at for at in latest.values() if bands[at].status != ABSENT]
     if now:
         current = history.take(now).rename_columns(list(CAPACITY.columns)[1:])
         transaction.insert(CAPACITY, current.add_column(0, "number", numbers.take(now)))
+
+
+def _touched(numbers: Iterable[int]) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415 (takes 50 ms, and starting must be quick)
+
+    return pa.table({"number": pa.array(numbers, pa.int32())})
 
 
 def _numbers(rows: Sequence[Any], touched: Touched) -> Int64s:

@@ -16,13 +16,14 @@ from events.ids import NodeId
 from events.log import Batch
 from projections.bands import capacity_bands, label_bands, node_bands
 from projections.capacity import capacity
+from projections.capacity_sums import Row, sums_changed
 from projections.current import allocation_rows, device_rows, node_row
 from projections.decide import Seen, announced, seen
 from projections.derive import derive
 from projections.evolve import evolve
 from projections.fact_rows import fact_row, quarantine_row
 from projections.handles import HandlesChanged, changed_handles
-from projections.parts import made
+from projections.parts import DeclaredResource, made
 from projections.rows import (
     AllocationRow,
     AnnouncementRow,
@@ -48,8 +49,8 @@ class FactsFolded:
 
     `nodes` has one row, the last, for each node that a record was about. `devices` and `allocations` hold all
     rows of each node that has others than before. In `capacity_history`, the last row of a node and resource
-    is also what is now: see `projections.current.latest_capacity`. `handles` has the nodes that have
-    others than before the batch.
+    is also what is now: see `projections.current.latest_capacity`. `sums` is what the batch adds to the sums
+    of capacity. `handles` has the nodes that have others than before the batch.
 
     `counters` counts records by what became of them: `facts`, `unreadable`, `unknown_type`, `duplicates`,
     `reordered`, `identical`, `zombies`, and warnings as `warning.<code>`.
@@ -59,6 +60,7 @@ class FactsFolded:
     nodes: list[NodeRow]
     node_history: list[NodeHistoryRow]
     capacity_history: list[CapacityHistoryRow]
+    sums: list[Row]
     label_history: list[LabelHistoryRow]
     devices: dict[NodeId, list[DeviceRow]]
     allocations: dict[NodeId, list[AllocationRow]]
@@ -74,7 +76,7 @@ class _Folding:
 
     def __init__(self, read: Read) -> None:
         self.read = read
-        self.first: dict[NodeId, NodeState | None] = {}
+        self.first: dict[NodeId, Seen | None] = {}
         self.last: dict[NodeId, Seen] = {}
         self.node_history: list[NodeHistoryRow] = []
         self.capacity_history: list[CapacityHistoryRow] = []
@@ -86,8 +88,9 @@ class _Folding:
         reached = self.last.get(node_id)
         if reached is not None or node_id in self.first:
             return reached
-        state = self.first[node_id] = self.read(node_id)
-        return None if state is None else seen(state)
+        state = self.read(node_id)
+        first = self.first[node_id] = None if state is None else seen(state)
+        return first
 
     def fold(self, node_id: NodeId, fact: Recorded) -> None:
         """Fold one readable fact about a node."""
@@ -161,7 +164,8 @@ def _finished(
     allocations: dict[NodeId, list[AllocationRow]] = {}
     handles: dict[NodeId, HandlesChanged] = {}
     for node_id, reached in folding.last.items():
-        old, new = folding.first[node_id], reached.state
+        first, new = folding.first[node_id], reached.state
+        old = None if first is None else first.state
         if new.devices or (old is not None and old.devices):
             has = device_rows(new)
             if old is None or has != device_rows(old):
@@ -182,6 +186,7 @@ def _finished(
         nodes=[node_row(reached.state, reached.derived) for reached in folding.last.values()],
         node_history=folding.node_history,
         capacity_history=folding.capacity_history,
+        sums=sums_changed((folding.first[node_id], reached) for node_id, reached in folding.last.items()),
         label_history=folding.label_history,
         devices=devices,
         allocations=allocations,
@@ -203,7 +208,11 @@ def _has_other_resources(old: NodeState, new: NodeState) -> bool:
         old.resources != new.resources
         or old.devices != new.devices
         or old.allocations is not new.allocations
-        or old.declared is not new.declared
+        or _declared(old) != _declared(new)
         or old.retirement is not new.retirement
         or old.incarnation != new.incarnation
     )
+
+
+def _declared(state: NodeState) -> Mapping[str, DeclaredResource]:
+    return {} if state.declared is None else state.declared.resources

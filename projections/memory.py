@@ -16,10 +16,11 @@ from events.log import Cursor, Int64s
 from events.streams import BEATS_NAME
 from projections.beat_batch import BeatBatch
 from projections.beat_tables import load_beats, load_last_use, load_node_ids, load_resources
+from projections.capacity_queries import load_sums
 from projections.capacity_sums import CapacitySums, Group
 from projections.checkpoints import Checkpoint, load_checkpoints
 from projections.directory import TEXTS, Directory, Listed
-from projections.fact_tables import SumsChanged, last_announcement, load_nodes, load_shared
+from projections.fact_tables import last_announcement, load_nodes, load_shared
 from projections.fold import FactsFolded
 from projections.handles import Handle, handles
 from projections.heartbeats import BEAT_SEQ, LAST_HEARTBEAT_US, OTHER_BOOT, Heartbeat, Rows
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from projections.rows import NodeRow
-
-
-PLACES = ("region", "zone", "pool")
 
 
 class Contacts(NamedTuple):
@@ -81,7 +79,7 @@ class Memory:
             memory.directory.put(numbers, replace(listed, node_ids=node_ids))
             given += columns
         memory.sharing, memory.shared = indexed(given), load_shared(connection)
-        memory.sums = CapacitySums.load(connection)
+        memory.sums = load_sums(connection)
         memory.resources = load_resources(connection)
         load_beats(connection, memory.beats)
         load_last_use(connection, memory.last_use)
@@ -115,15 +113,6 @@ class Memory:
         columns = [table[:, column].copy() for column in (BEAT_SEQ, LAST_HEARTBEAT_US, OTHER_BOOT)]
         return Contacts(reached.cursor, *columns)
 
-    def moved(self, rows: list[NodeRow], numbers: dict[NodeId, int]) -> set[NodeId]:
-        """Return the nodes among known ones that are in another place than before."""
-        known = [row for row in rows if row.node_id in self.packed]
-        at = np.array([numbers[row.node_id] for row in known], dtype=np.int64)
-        has_moved = self.directory.differs(
-            at, {name: [getattr(row, name) for row in known] for name in PLACES}
-        )
-        return {row.node_id for row, moved in zip(known, has_moved.tolist(), strict=True) if moved}
-
     def conditions_shared(self, node_id: NodeId) -> Conditions:
         """Return the conditions that a node has by a handle that another one has too."""
         number = self.index.number(node_id) if self.shared else None
@@ -153,7 +142,6 @@ class Memory:
     def show_facts(
         self,
         folded: FactsFolded,
-        sums: SumsChanged,
         shared: SharingChanged,
         numbers: dict[NodeId, int],
         new: NewNodes,
@@ -165,8 +153,7 @@ class Memory:
                 self.shared[number] = conditions
             else:
                 self.shared.pop(number, None)
-        self.sums.take_out(sums.before)
-        self.sums.add(sums.after)
+        self.sums.add(folded.sums)
         self.index.add(new)
         self._hold(len(self.index))
         at = np.array([numbers[row.node_id] for row in folded.nodes], dtype=np.int64)

@@ -32,6 +32,7 @@ from projections.handles import Handle
 from projections.heartbeats import Heartbeat
 from projections.latest import Latest
 from projections.memory import Contacts, Memory
+from projections.roster_news import RosterNews
 from projections.state import NodeState, unpack
 from projections.store import Store, StoreSettings
 
@@ -64,7 +65,7 @@ class Projection:
         self._lock = threading.Lock()
         self._ahead = Ahead()
         self._listeners: list[Listener] = []
-        self.latest = Latest()
+        self.latest, self.news = Latest(), RosterNews()
         self._trimmed_at_us = 0
         self.openings = 1
         """How often tables were opened: with other tables, nodes have other numbers."""
@@ -228,7 +229,7 @@ class Projection:
             self._store.start_over(why=why)
             self._memory = Memory()
             self._ahead.drop()
-            self.latest = Latest()
+            self.latest, self.news = Latest(), RosterNews()
             self._cursors = {}
             self._trimmed_at_us = 0
             self.openings += 1
@@ -255,6 +256,7 @@ class Projection:
         self._store.set_pace(is_behind=new.batch.pending > BEHIND)
         announced = self._memory.announced
         self._show(commit_facts(self._store, self._memory, ahead), FLEET_NAME, reached)
+        self.news.add(folded, after=ahead.before.cursor.seq, reached=reached.cursor.seq)
         self.latest.add(folded, begin=announced, reached=reached.cursor, holes=new.holes)
         self._ahead.done(ahead)
         nodes, announcements = tuple(folded.states), len(folded.announcements)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
-from events.digest import DIGITS, payload_digest
+from events.digest import payload_digest
 from events.errors import StoreError, UnreadableError
-from events.facts import Lost, Registered
 from events.ids import NodeId
-from events.registry import REGISTRY
 from projections.roster import NodeRows
+from projections.roster_news import STEMS, Changes, Registration, beat_known, digest_in
 from projections.zones import ZoneState
 
 if TYPE_CHECKING:
@@ -56,40 +54,9 @@ DATA_AT = """
     WHERE seq IN (SELECT unnest($seqs))
 """
 ZONES = """
-    SELECT count(*)
-    FROM main.fact
-    WHERE seq > $after AND node_id IS NULL
-"""
-ZONES = """
     SELECT zone, cause_seq, is_silent, "count", members, epoch_us(held_until) AS held_until_us
     FROM fleet.zones
 """
-
-
-_STEMS = {
-    "registered": f"{REGISTRY.by_model[Registered].stem}.v",
-    "lost": f"{REGISTRY.by_model[Lost].stem}.v",
-}
-
-
-class Registration(NamedTuple):
-    """A node's last registration; `digest` is "" where only its data tell it."""
-
-    seq: int
-    digest: str
-
-
-class Changes(NamedTuple):
-    """What facts after a position in FLEET said, of each node the last.
-
-    `lost` has the beat that a node's last `lost` knew of. `zones` are all zones where one of the facts was
-    about a zone, else none.
-    """
-
-    nodes: NodeRows
-    registrations: dict[NodeId, Registration]
-    lost: dict[NodeId, int]
-    zones: list[ZoneState]
 
 
 def everything(cursor: duckdb.DuckDBPyConnection, *, path: Path) -> Changes:
@@ -101,15 +68,15 @@ def everything(cursor: duckdb.DuckDBPyConnection, *, path: Path) -> Changes:
         return Changes(
             _nodes(cursor, after=0),
             {
-                node_id: Registration(seq, _digest_in(event_id))
+                node_id: Registration(seq, digest_in(event_id))
                 for node_id, seq, event_id in cursor.execute(
-                    REGISTRATIONS, {"registered": _STEMS["registered"]}
+                    REGISTRATIONS, {"registered": STEMS["registered"]}
                 ).fetchall()
             },
             {
                 node_id: beat_seq
-                for node_id, data in cursor.execute(EVIDENCE, {"lost": _STEMS["lost"]}).fetchall()
-                if (beat_seq := _beat_known(data)) is not None
+                for node_id, data in cursor.execute(EVIDENCE, {"lost": STEMS["lost"]}).fetchall()
+                if (beat_seq := beat_known(data)) is not None
             },
             _zones(cursor),
         )
@@ -119,7 +86,7 @@ def changes(cursor: duckdb.DuckDBPyConnection, *, after: int, path: Path) -> Cha
     """Return what facts after a position in FLEET said; as `everything` does."""
     with _store_errors(path):
         nodes = _nodes(cursor, after=after)
-        told = cursor.execute(TOLD, {"after": after, **_STEMS}).fetchall()
+        told = cursor.execute(TOLD, {"after": after, **STEMS}).fetchall()
         registrations: dict[NodeId, Registration] = {}
         lost: dict[NodeId, int] = {}
         is_about_zones = False
@@ -127,8 +94,8 @@ def changes(cursor: duckdb.DuckDBPyConnection, *, after: int, path: Path) -> Cha
             if node_id is None:
                 is_about_zones = True
             elif is_registration:
-                registrations[node_id] = Registration(seq, _digest_in(event_id))
-            elif (beat_seq := _beat_known(data)) is not None:
+                registrations[node_id] = Registration(seq, digest_in(event_id))
+            elif (beat_seq := beat_known(data)) is not None:
                 lost[node_id] = beat_seq
         return Changes(nodes, registrations, lost, _zones(cursor) if is_about_zones else [])
 
@@ -180,23 +147,6 @@ def _zones(cursor: duckdb.DuckDBPyConnection) -> list[ZoneState]:
         ZoneState(zone, version, is_silent, count or 0, members or 0, _seconds(held_until_us))
         for zone, version, is_silent, count, members, held_until_us in cursor.execute(ZONES).fetchall()
     ]
-
-
-def _beat_known(data: str) -> int | None:
-    """Return which beat a verdict knew of; None where it does not say, or not in JSON that we write.
-
-    Any writer may put NaN into a member of its own.
-    """
-    try:
-        beat_seq = orjson.loads(data).get("beat_seq")
-    except orjson.JSONDecodeError:
-        return None
-    return beat_seq if isinstance(beat_seq, int) else None
-
-
-def _digest_in(event_id: str) -> str:
-    digest = event_id.rpartition("/")[2]
-    return digest if len(digest) == DIGITS and not digest.strip("0123456789abcdef") else ""
 
 
 def _int64s(column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:  # noqa: ANN401 (an Arrow column)

@@ -32,7 +32,7 @@ from projections.damaged import (
 )
 from projections.fleet_schema import SCHEMA, create_views
 from projections.tables import META, TABLES, TABLES_VERSION
-from projections.transaction import Transaction
+from projections.transaction import Plans, Transaction
 
 Loaded = TypeVar("Loaded")
 
@@ -40,6 +40,9 @@ HELD = (
     "the file belongs to the process that has it open; ask its service through `fleetfold sql`, "
     "or read the replica's"
 )
+COSTLY = "zstd,fsst,dict_fsst"
+# Ways to compress texts. Finding out whether they pay takes half the time of a checkpoint, in which nothing
+# is committed; without them, texts take half as much room again.
 HIDING = frozenset({SCHEMA, "main", "system", "temp"})
 # DuckDB calls a database like its file, and takes fleet.nodes for a table of a database `fleet`.
 
@@ -56,7 +59,7 @@ class StoreSettings:
 
     memory_limit: str = "512MB"
     threads: int = 1
-    checkpoint_at: str = "16MB"
+    checkpoint_at: str = "64MB"
     checkpoint_behind: str = "512MB"
 
 
@@ -73,6 +76,7 @@ class Store:
         self._opening = threading.Lock()
         self._root: duckdb.DuckDBPyConnection
         self._writer: duckdb.DuckDBPyConnection
+        self._plans: Plans
 
     recovered: Recovery | None
 
@@ -129,11 +133,12 @@ class Store:
         try:
             self._writer.execute("BEGIN TRANSACTION")
             try:
-                yield Transaction(self._writer)
+                yield Transaction(self._writer, self._plans)
                 self._writer.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(duckdb.Error):
                     self._writer.execute("ROLLBACK")
+                self._plans = Plans(self._writer)
                 raise
         except duckdb.Error as err:
             raise self._translated(err) from err
@@ -207,12 +212,14 @@ class Store:
         self._root = duckdb.connect(self.path, config=self._config())
         self._root.execute("SET GLOBAL TimeZone = 'UTC'")
         self._writer = self._root.cursor()
+        self._plans = Plans(self._writer)
 
     def _config(self) -> dict[str, Any]:
         return {
             "memory_limit": self._settings.memory_limit,
             "threads": self._settings.threads,
             "wal_autocheckpoint": self._settings.checkpoint_at,
+            "disabled_compression_methods": COSTLY,
             "temp_directory": str(spilled_of(self.path)),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

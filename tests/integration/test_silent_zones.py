@@ -22,8 +22,8 @@ from tests.support.watching import (
 
 FILE = "t.duckdb"
 MEMBERS = 24
-# Twice as many as a zone needs at least: where this process stands still for a while, a few agents have beaten
-# later than the rest when a zone is cut off, and the rest are enough.
+# Twice as many as a zone needs at least: where this process stood still for a while, a few agents have beaten
+# later than the rest when the zone is cut off, and the rest are enough.
 ZONES = {"z1": [f"a{number}" for number in range(MEMBERS)], "z2": [f"b{number}" for number in range(MEMBERS)]}
 
 

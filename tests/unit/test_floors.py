@@ -21,7 +21,6 @@ EDGE_MODULES = {
     "projections.arrow_rows",
     "projections.beat_tables",
     "projections.capacity_queries",
-    "projections.capacity_sums",
     "projections.change_queries",
     "projections.checkpoints",
     "projections.commits",
