@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +18,7 @@ import pyarrow.compute
 
 from api.json_text import dumps, number
 from api.sql_errors import SqlFailedError
+from api.sql_times import dates, instants, intervals, times
 
 Array = Any
 DataType = Any
@@ -27,11 +27,6 @@ pc: Any = pyarrow.compute
 
 HUGE = pa.decimal128(38, 0)
 # A HUGEINT has the layout of a decimal without a fraction; the few values beyond 38 digits are refused.
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_SECONDS_OF_A_DAY = 86_400
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-# 0001-01-01 and 9999-12-31, the ends of RFC 3339; strftime counts years in 16 bits and is wrong far beyond.
-_DAYS_OF_400_YEARS = 146_097
 
 
 def plain(column: Array, *, name: str) -> Array:
@@ -195,80 +190,6 @@ def _base64(column: Array) -> list[Any]:
     return [None if value is None else b64encode(value).decode() for value in column.to_pylist()]
 
 
-def _instants(column: Array) -> list[Any]:
-    """RFC 3339, with `Z` where the type has a zone (which is UTC) and without an offset where it has none."""
-    per_second, has_zone = _PER_SECOND[column.type.unit], bool(column.type.tz)
-    per_day = _SECONDS_OF_A_DAY * per_second
-
-    def near(within: Array) -> Array:
-        texts = pc.replace_substring_regex(pc.strftime(within, "%Y-%m-%dT%H:%M:%S"), r"\.0+$", "")
-        return pc.binary_join_element_wise(texts, "Z", "") if has_zone else texts
-
-    def far(units: int) -> str:
-        days, rest = divmod(units, per_day)
-        seconds, fraction = divmod(rest, per_second)
-        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-        digits = f".{fraction * (10**9 // per_second):09d}".rstrip("0") if fraction else ""
-        return f"{_far_date(days)} {clock}{digits}" + ("+00" if has_zone else "")
-
-    return _near_and_far(column, pa.int64(), per_day=per_day, near=near, far=far)
-
-
-def _dates(column: Array) -> list[Any]:
-    def near(within: Array) -> Array:
-        return pc.strftime(within.cast(pa.timestamp("s")), "%Y-%m-%d")
-
-    return _near_and_far(column, pa.int32(), per_day=1, near=near, far=_far_date)
-
-
-def _near_and_far(
-    column: Array, raw: DataType, *, per_day: int, near: Callable[[Array], Array], far: Callable[[int], str]
-) -> list[Any]:
-    """Write what is within the years 1 to 9999 with `near`, others with `far`, and the ends of time as None.
-
-    The engine writes infinity and -infinity as the last number and its negative.
-    """
-    units, last = column.view(raw), 2 ** (raw.bit_width - 1) - 1
-    low, high = max(_FIRST_DAY * per_day, 1 - last), min((_LAST_DAY + 1) * per_day - 1, last - 1)
-    is_near = pc.and_(pc.greater_equal(units, low), pc.less_equal(units, high))
-    texts: list[Any] = near(pc.if_else(is_near, column, pa.scalar(None, column.type))).to_pylist()
-    for index in pc.indices_nonzero(pc.fill_null(pc.invert(is_near), False)).to_pylist():
-        unit = units[index].as_py()
-        texts[index] = None if abs(unit) == last else far(unit)
-    return texts
-
-
-def _far_date(days: int) -> str:
-    """Return a day, counted from 1970, as the engine prints it: any year, those before 1 as `(BC)`."""
-    cycles, rest = divmod(days - _FIRST_DAY, _DAYS_OF_400_YEARS)
-    day = date.fromordinal(rest + 1)
-    year = day.year + 400 * cycles
-    month_and_day = f"{day.month:02d}-{day.day:02d}"
-    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} (BC)"
-
-
-def _times(column: Array) -> list[Any]:
-    return [None if value is None else value.isoformat() for value in column.to_pylist()]
-
-
-def _intervals(column: Array) -> list[Any]:
-    return [None if value is None else _duration(*value) for value in column.to_pylist()]
-
-
-def _duration(months: int, days: int, nanoseconds: int) -> str:
-    """Return an interval as ISO 8601; its three parts stay apart, as days and months have no fixed length."""
-    seconds = _number_of_seconds(nanoseconds)
-    day_part = (f"{months}M" if months else "") + (f"{days}D" if days else "")
-    return "P" + day_part + (f"T{seconds}S" if nanoseconds or not day_part else "")
-
-
-def _number_of_seconds(nanoseconds: int) -> str:
-    """Return nanoseconds as decimal seconds without needless zeros."""
-    whole, rest = divmod(abs(nanoseconds), 10**9)
-    sign = "-" if nanoseconds < 0 else ""
-    return f"{sign}{whole}" + (f".{rest:09d}".rstrip("0") if rest else "")
-
-
 def _lists(column: Array) -> list[Any]:
     values, offsets = jsonable(column.values), column.offsets.to_pylist()
     return _unless_null(column, [values[start:end] for start, end in pairwise(offsets)])
@@ -343,10 +264,10 @@ def _unless_null(column: Array, values: Sequence[Any]) -> list[Any]:
 _CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Array], list[Any]]], ...] = (
     (pa.types.is_decimal, _once_each(_numbers)),
     (_is_binary, _base64),
-    (pa.types.is_timestamp, _once_each(_instants)),
-    (pa.types.is_date, _once_each(_dates)),
-    (pa.types.is_time, _times),
-    (pa.types.is_interval, _intervals),
+    (pa.types.is_timestamp, _once_each(instants)),
+    (pa.types.is_date, _once_each(dates)),
+    (pa.types.is_time, times),
+    (pa.types.is_interval, intervals),
     (pa.types.is_map, _maps),
     (pa.types.is_list, _lists),
     (pa.types.is_struct, _structs),

@@ -11,13 +11,14 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import nats.errors
 
 from consumers.ending import close, end
 from consumers.generation import SILENCE_S
 from consumers.reader import BatchReader, ReaderCounts
+from consumers.stream_status import State, StreamStatus
 from events.errors import BrokerUnavailableError, FleetfoldError, LogGapError, StoreError
 from events.log import Batch, Cursor
 from projections.ahead import FoldedAhead
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-State = Literal["starting", "reading", "waiting", "stopped"]
 Connect = Callable[[], "Awaitable[Client]"]
 """Gives a connected client that came from `consumers.deliveries.new_client`."""
 Work = Batch | FoldedAhead
@@ -57,32 +57,6 @@ class StreamPlan:
     batch: int
     linger_s: float
     batch_behind: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StreamStatus:
-    """How far a stream is folded, and how its reading goes.
-
-    `seq` is committed, `head` the last record the broker said it holds, `head_at_start` what that was when it
-    was first seen (both None before). `lag_ms` is for how long the oldest record that is not folded yet has
-    been waiting, as far as we know: 0 with everything folded, growing while the broker does not answer.
-    `reading`: records arrive; `waiting`: the broker does not answer; `stopped`: a person has to look
-    (`last_error`). Counts are of this process.
-    """
-
-    stream: str
-    state: State
-    epoch: str
-    seq: int
-    head: int | None
-    head_at_start: int | None
-    pending: int
-    lag_ms: float | None
-    generations: int
-    stalls: int
-    holes: int
-    records: int
-    last_error: str
 
 
 class Following:

@@ -17,8 +17,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from consumers.ending import end
-from consumers.following import STORE_PAUSES_S, Connect, Following, StreamPlan, StreamStatus
+from consumers.following import STORE_PAUSES_S, Connect, Following, StreamPlan
 from consumers.loop_thread import LoopThread
+from consumers.stream_status import StreamStatus
 from events.errors import EpochChangedError, LogRewoundError, StoreError
 from events.log import Cursor
 from events.streams import BEATS_NAME, FLEET_NAME

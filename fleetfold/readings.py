@@ -11,8 +11,8 @@ from events.streams import CHANGES_NAME
 
 if TYPE_CHECKING:
     from consumers.announcer import Announcer
-    from consumers.following import StreamStatus
     from consumers.projector import Projector
+    from consumers.stream_status import StreamStatus
 
 _STATES: dict[str, ReadingState] = {
     "starting": "starting",
