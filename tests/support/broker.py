@@ -27,9 +27,10 @@ def binary() -> str | None:
 class Broker:
     """One `nats-server` process, with JetStream unless told otherwise. `url` stays the same over restarts."""
 
-    def __init__(self, folder: Path, *, has_jetstream: bool = True) -> None:
+    def __init__(self, folder: Path, *, has_jetstream: bool = True, config: Path | None = None) -> None:
         self.folder = folder
-        self._jetstream = ["-js", "-sd", str(folder / "store")] if has_jetstream else []
+        self._options = ["-js", "-sd", str(folder / "store")] if has_jetstream else []
+        self._options += [] if config is None else ["-c", str(config)]
         self._port: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ class Broker:
         self._process = subprocess.Popen(
             [
                 found,
-                *self._jetstream,
+                *self._options,
                 "-a",
                 "127.0.0.1",
                 "-p",
