@@ -236,6 +236,11 @@ class Agent:
             return
         match ask.word:
             case "register":
+                log.warning(
+                    "asked to register as %s again: %s",
+                    self._machine.node_id,
+                    ask.reason or "no reason given",
+                )
                 self._asked.set()
             case "gone":
                 self._finish(End.GONE, f" ({ask.reason})" if ask.reason else "")
