@@ -26,7 +26,9 @@ class Resource(Shape):
     used: Amount | None = Field(description="the latest measurement, none of the five")
     last_known: Amount | None = Field(description="the total before it became unknown, while it is")
     source: str | None = Field(description="where the node says the number came from")
-    flags: list[str] = Field(description="`over_reserved`, `overcommitted`, `out_of_range`")
+    flags: list[str] = Field(
+        description="`over_reserved`, `negative_allocation`, `overcommitted`, `out_of_range`"
+    )
 
 
 class ResourceAt(Shape):

@@ -22,6 +22,7 @@ ABSENT = "absent"
 OVER_RESERVED = "over_reserved"
 OVERCOMMITTED = "overcommitted"
 OUT_OF_RANGE = "out_of_range"
+NEGATIVE_ALLOCATION = "negative_allocation"
 
 GRANULES = {"cpu": Decimal("0.001")}
 """The smallest share of a resource that can be given; 1 for every resource not named here."""
@@ -97,12 +98,15 @@ def _numbers(
         total = total if declared.total is None else declared.total
         reserved = reserved if declared.reserved is None else declared.reserved
         ratio = ratio if declared.ratio is None else declared.ratio
+    # What a scheduler says is kept as it says it, also that work holds less than nothing.
+    given = (NEGATIVE_ALLOCATION,) if allocated < _ZERO else ()
     if total is None:
         allocated = max(-MOST, min(allocated, MOST))
         return ResourceCapacity(
-            name, UNKNOWN, None, reserved, ratio, None, allocated, None, (), source, last_known
+            name, UNKNOWN, None, reserved, ratio, None, allocated, None, given, source, last_known
         )
     allocatable, flags = _allocatable(name, total, reserved, ratio)
+    flags = (*flags, *given)
     if allocatable > MOST or not -MOST <= allocated <= MOST:
         allocatable, allocated = min(allocatable, MOST), max(-MOST, min(allocated, MOST))
         flags = (*flags, OUT_OF_RANGE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from projections.capacity import OVER_RESERVED, OVERCOMMITTED, ResourceCapacity, capacity
+from projections.capacity import NEGATIVE_ALLOCATION, OVER_RESERVED, OVERCOMMITTED, ResourceCapacity, capacity
 from projections.derive import (
     DEVICE_UNHEALTHY,
     FLAPPING,
@@ -117,5 +117,9 @@ _OF_STATE: dict[str, Callable[[NodeState], str]] = {
     ),
     OVER_RESERVED: _flagged(
         OVER_RESERVED, lambda one: f"{one.reserved:f} of {one.resource} are reserved of {one.total:f}"
+    ),
+    NEGATIVE_ALLOCATION: _flagged(
+        NEGATIVE_ALLOCATION,
+        lambda one: f"workloads hold {one.allocated:f} of {one.resource}, less than nothing",
     ),
 }

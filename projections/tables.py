@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TABLES_VERSION = 6
+TABLES_VERSION = 7
 
 AMOUNT = "DECIMAL(38, 9)"
 """Exact for every amount that the log may hold: below 10^28, with nine places."""

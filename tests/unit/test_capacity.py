@@ -63,6 +63,18 @@ def test_more_reserved_than_there_is_leaves_nothing_and_is_flagged() -> None:
     assert node.derived.conditions == ("over_reserved",)
 
 
+def test_work_that_holds_less_than_nothing_is_kept_as_it_was_said_and_flagged() -> None:
+    node = life(
+        reported(cpu={"total": 4}), Allocated(workload="w", amounts={"cpu": Decimal(-2), "gpu": Decimal(-1)})
+    )
+
+    assert (of(node)["cpu"].allocated, of(node)["cpu"].free) == (-2, 6)
+    assert of(node)["cpu"].flags == of(node)["gpu"].flags == ("negative_allocation",)
+    assert node.derived.conditions == ("negative_allocation",)
+    node.tell(Allocated(workload="w", amounts={"cpu": Decimal(2)}))
+    assert node.derived.conditions == ()
+
+
 def test_a_ratio_lowered_under_the_work_leaves_a_negative_rest_and_is_said_once() -> None:
     node = life(
         reported(cpu={"total": 64, "reserved": 0, "ratio": 4}),
@@ -202,4 +214,4 @@ def test_what_leaves_the_range_of_amounts_is_cut_and_flagged() -> None:
 
     assert (x.allocatable, x.allocated, x.free, x.flags) == (MOST, MOST, 0, ("out_of_range",))
     assert y.allocated == -MOST
-    assert node.derived.conditions == ("out_of_range",)
+    assert node.derived.conditions == ("negative_allocation", "out_of_range")

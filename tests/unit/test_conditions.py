@@ -24,6 +24,7 @@ def test_every_condition_is_documented_with_its_beginning_and_its_end() -> None:
         derive.FOREIGN_ALLOCATIONS,
         capacity.OVERCOMMITTED,
         capacity.OVER_RESERVED,
+        capacity.NEGATIVE_ALLOCATION,
         capacity.OUT_OF_RANGE,
     )
 
