@@ -32,6 +32,7 @@ from tests.support.publishing import connected, head, js_api
 WARM_UP_S = 10.0
 STEADY_LAG_MS = 1_000
 STEADY_WITHIN_S = 900
+STEADY_FOR_S, STEADY_SHARE = 2.0, 0.9
 LOOK_EVERY_S = 0.02
 MOST_LOOKS_DATED = 400
 
@@ -58,23 +59,28 @@ def live(folder: Path, running: Broker, *, nodes: int, rate: int, seconds: float
     with service(running.url, folder / f"live-{rate}-{replica}", replica=replica) as up:
         agents = simulator(running.url, folder / "simulator.log", nodes=nodes, interval_s=nodes / rate)
         try:
-            _wait_until_steady(up, agents.process.pid, nodes=nodes)
+            _wait_until_steady(up, running, agents.process.pid, nodes=nodes, rate=rate)
             time.sleep(WARM_UP_S)
             return _watch(up, running, agents.process.pid, rate=rate, seconds=seconds, replica=replica)
         finally:
             agents.stop()
 
 
-def _wait_until_steady(up: Service, agents_pid: int, *, nodes: int) -> None:
-    """Return when every node was judged alive and nothing waits: what follows is heartbeats alone."""
-    began = time.perf_counter()
+def _wait_until_steady(up: Service, running: Broker, agents_pid: int, *, nodes: int, rate: int) -> None:
+    """Return when every node was judged alive and beats, and nothing waits: what follows is heartbeats alone.
+
+    A log of an earlier run says of every node that it is ready before its agent has begun.
+    """
+    began, reached = time.perf_counter(), asyncio.run(_head(running.url))
     while True:
-        status = up.api.get("/status")
-        if status["nodes_by_state"].get("ready", 0) >= nodes and status["lag_ms"] < STEADY_LAG_MS:
+        time.sleep(STEADY_FOR_S)
+        status, before = up.api.get("/status"), reached
+        reached = asyncio.run(_head(running.url))
+        is_ready = status["nodes_by_state"].get("ready", 0) >= nodes and status["lag_ms"] < STEADY_LAG_MS
+        if is_ready and reached - before >= STEADY_SHARE * rate * STEADY_FOR_S:
             return
         if not psutil.pid_exists(agents_pid) or time.perf_counter() - began > STEADY_WITHIN_S:
             raise RuntimeError(f"the fleet did not become steady: {status}")
-        time.sleep(0.5)
 
 
 def _watch(
