@@ -14,16 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 
+from api.arrow_types import Array, DataType, pc
 from api.json_text import dumps, number
 from api.sql_errors import SqlFailedError
 from api.sql_times import dates, instants, intervals, times
-
-Array = Any
-DataType = Any
-pc: Any = pyarrow.compute
-# The stubs of pyarrow know fewer kinds of arrays and types than there are.
 
 HUGE = pa.decimal128(38, 0)
 # A HUGEINT has the layout of a decimal without a fraction; the few values beyond 38 digits are refused.

@@ -11,12 +11,8 @@ from datetime import date
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 
-Array = Any
-DataType = Any
-pc: Any = pyarrow.compute
-# The stubs of pyarrow know fewer kinds of arrays and types than there are.
+from api.arrow_types import Array, DataType, pc
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_OF_A_DAY = 86_400

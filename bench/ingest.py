@@ -20,19 +20,16 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-import psutil
 from nats.aio.client import Client
 
 from bench.ceiling import fetch, raw_socket, timed
 from bench.running import Service, broker, cpu_s, percentile, service, simulator, workplace
+from bench.steady import head_of_beats, wait_until_steady
 from bench.table import Table
 from tests.support.broker import Broker
-from tests.support.publishing import connected, head, js_api
+from tests.support.publishing import connected, js_api
 
 WARM_UP_S = 10.0
-STEADY_LAG_MS = 1_000
-STEADY_WITHIN_S = 900
-STEADY_FOR_S, STEADY_SHARE = 2.0, 0.9
 LOOK_EVERY_S = 0.02
 MOST_LOOKS_DATED = 400
 
@@ -59,28 +56,11 @@ def live(folder: Path, running: Broker, *, nodes: int, rate: int, seconds: float
     with service(running.url, folder / f"live-{rate}-{replica}", replica=replica) as up:
         agents = simulator(running.url, folder / "simulator.log", nodes=nodes, interval_s=nodes / rate)
         try:
-            _wait_until_steady(up, running, agents.process.pid, nodes=nodes, rate=rate)
+            wait_until_steady(up, running, agents.process.pid, nodes=nodes, rate=rate)
             time.sleep(WARM_UP_S)
             return _watch(up, running, agents.process.pid, rate=rate, seconds=seconds, replica=replica)
         finally:
             agents.stop()
-
-
-def _wait_until_steady(up: Service, running: Broker, agents_pid: int, *, nodes: int, rate: int) -> None:
-    """Return when every node was judged alive and beats, and nothing waits: what follows is heartbeats alone.
-
-    A log of an earlier run says of every node that it is ready before its agent has begun.
-    """
-    began, reached = time.perf_counter(), asyncio.run(_head(running.url))
-    while True:
-        time.sleep(STEADY_FOR_S)
-        status, before = up.api.get("/status"), reached
-        reached = asyncio.run(_head(running.url))
-        is_ready = status["nodes_by_state"].get("ready", 0) >= nodes and status["lag_ms"] < STEADY_LAG_MS
-        if is_ready and reached - before >= STEADY_SHARE * rate * STEADY_FOR_S:
-            return
-        if not psutil.pid_exists(agents_pid) or time.perf_counter() - began > STEADY_WITHIN_S:
-            raise RuntimeError(f"the fleet did not become steady: {status}")
 
 
 def _watch(
@@ -88,7 +68,7 @@ def _watch(
 ) -> Live:
     cpu = {"service": up.child.process.pid, "broker": running.pid, "agents": agents_pid}
     before = {name: cpu_s(pid) for name, pid in cpu.items()}
-    head_before = asyncio.run(_head(running.url))
+    head_before = head_of_beats(running.url)
     began = time.perf_counter()
     looks: list[tuple[float, int]] = []
     while (now := time.perf_counter()) < began + seconds:
@@ -97,7 +77,7 @@ def _watch(
             looks.append((time.time(), position))
         time.sleep(max(0.0, now + LOOK_EVERY_S - time.perf_counter()))
     elapsed = time.perf_counter() - began
-    head_after = asyncio.run(_head(running.url))
+    head_after = head_of_beats(running.url)
     committed = looks[-1][1] - looks[0][1]
     spent = {name: (cpu_s(pid) - before[name]) / max(1, committed) * 1e6 for name, pid in cpu.items()}
     rss_mb = up.child.rss_bytes() / 1e6
@@ -115,11 +95,6 @@ def _watch(
         agents_us=spent["agents"],
         rss_mb=rss_mb,
     )
-
-
-async def _head(url: str) -> int:
-    async with connected(url) as nc:
-        return await head(nc, "BEATS")
 
 
 async def _lags(url: str, looks: list[tuple[float, int]]) -> list[float]:
@@ -142,7 +117,7 @@ async def _stored_at(nc: Client, seq: int) -> float:
 
 def backlog(folder: Path, running: Broker) -> None:
     """Fold the whole log with empty tables, and read it in the two other ways."""
-    count = asyncio.run(_head(running.url))
+    count = head_of_beats(running.url)
     ceiling = timed(lambda: raw_socket(running.url, "BEATS", count))
     with service(running.url, folder / "backlog", replica=False, wait=False) as up:
         while up.folded("BEATS") == 0:

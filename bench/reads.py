@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.running import Api, Service, broker, percentile, service, simulator, workplace
+from bench.steady import wait_until_steady
 from bench.table import Table
 from tests.support.broker import Broker
 
@@ -66,8 +67,7 @@ def run(folder: Path, running: Broker, *, nodes: int, rate: int, count: int, rep
     with service(running.url, folder / f"data-{replica}", replica=replica) as up:
         agents = simulator(running.url, folder / "simulator.log", nodes=nodes, interval_s=nodes / rate)
         try:
-            while up.folded("BEATS") < 5 * rate:
-                time.sleep(0.2)
+            wait_until_steady(up, running, agents.process.pid, nodes=nodes, rate=rate)
             before, began = up.folded("BEATS"), time.perf_counter()
             print(f"\nwhile ingesting, replica {'on' if replica else 'off'}")
             measure(up, count=count, replica=replica)

@@ -1,8 +1,8 @@
 """The fleet as the evaluator sees it, brought up to date from the projection (floor 3).
 
-Nothing is handed over: what is committed is read, from memory (heartbeats) and from the tables (facts), so
-nothing can be missed and a restart needs nothing of its own. Called by the evaluator's thread only, but for
-`outlook`, and the mode and the times of its watch.
+Nothing is handed over: what is committed is read, from memory (heartbeats and the last facts) and from the
+tables (facts), so nothing can be missed and a restart needs nothing of its own. Called by the evaluator's
+thread only, but for `outlook`, and the mode and the times of its watch.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class Picture:
             return everything(self._connection(), path=self._projection.path)
         projection = self._projection
         news = projection.news.since(self.folded, until=until, number_of=projection.number)
-        return news or changes(self._connection(), after=self.folded, path=projection.path)
+        if news is not None and not self.is_outdated:
+            return news
+        return changes(self._connection(), after=self.folded, path=projection.path)
 
     def _take_beats(self, now: float) -> None:
         contacts, roster = self._projection.contacts(), self.roster

@@ -1,4 +1,4 @@
-"""How far a stream is folded, and how its reading goes (floor 3)."""
+"""What a following shows of itself to status, metrics and tests (floor 3)."""
 
 from __future__ import annotations
 

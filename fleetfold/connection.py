@@ -33,11 +33,13 @@ async def connect(
     name: str,
     on_closed: Callback | None = None,
     nc: Client | None = None,
+    inbox_prefix: str = "_INBOX",
 ) -> Client:
     """Connect, however long that takes; the connection then reconnects for ever.
 
     It still closes for good when the broker refuses it (authorisation expired, protocol error): `on_closed`
     says so. `name` is what the broker's monitoring shows; `nc` is a client to connect, not connected yet.
+    Replies come to subjects that begin with `inbox_prefix`, which a broker may allow to this client alone.
     """
     if nc is None:
         from nats.aio.client import Client  # noqa: PLC0415 - 0.1 s, and not every command connects
@@ -56,6 +58,7 @@ async def connect(
         connect_timeout=CONNECT_WITHIN_S,
         ping_interval=PING_EVERY_S,
         max_outstanding_pings=1,
+        inbox_prefix=inbox_prefix,
     )
     outages.is_down = False
     return nc

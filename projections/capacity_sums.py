@@ -57,11 +57,12 @@ class CapacitySums:
         self._sums: dict[Row, list[Any]] = {}
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Put in what nodes add, or take out what is counted below zero."""
+        """Put in what nodes add; what is counted below zero was put in before, and is taken out."""
         for row in rows:
             key, numbers = row[:4], row[4:]
             held = self._sums.get(key)
             kept = list(numbers) if held is None else _added(held, numbers)
+            assert kept[0] >= 0, f"{row[:4]}: more nodes taken out than were put in"
             if kept[0]:
                 self._sums[key] = kept
             else:
@@ -131,7 +132,7 @@ def _numbers(resource: ResourceCapacity, times: int) -> tuple[Any, ...]:
         resource.status != REPORTED
         or resource.allocatable is None
         or resource.free is None
-        or not all(amount is None or abs(amount) < SUMMED_BELOW for amount in amounts)
+        or not all(amount is None or -SUMMED_BELOW < amount < SUMMED_BELOW for amount in amounts)
     ):
         return times, times, *_NOTHING
     return times, 0, *[_EXACT.multiply(amount or _ZERO, times) for amount in amounts]

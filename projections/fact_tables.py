@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from projections.tables import Table
     from projections.transaction import Transaction
 
-TOUCHED = "touched"
 FORGET = {
     table.name: f"""
         DELETE FROM main.{table.name}
@@ -49,7 +48,7 @@ FORGET = {
 }
 FORGET_CAPACITY = """
     DELETE FROM main.capacity AS c
-    USING gone AS t
+    USING touched_capacity AS t
     WHERE c.number = t.number AND c.resource = t.resource
 """
 FORGET_SHARED = """
@@ -103,7 +102,7 @@ def write_facts(transaction: Transaction, folded: FactsFolded, touched: Touched,
 def write_shared(transaction: Transaction, conditions: Mapping[int, Conditions]) -> None:
     """Put in place what nodes have by sharing a handle, by number; nothing where they share none any more."""
     if conditions:
-        transaction.run(FORGET_SHARED, name=TOUCHED, rows=_touched(conditions))
+        transaction.run(FORGET_SHARED, name="touched", rows=_touched(conditions))
         rows = [(number, list(has)) for number, has in conditions.items() if has]
         if rows:
             transaction.insert(SHARED, arrow_rows(SHARED, rows))
@@ -125,7 +124,7 @@ def _replace(
     """Put the rows in place of all that the table had of the nodes."""
     old = [touched.numbers[node_id] for node_id in nodes if node_id in touched.known]
     if old:
-        transaction.run(FORGET[table.name], name=TOUCHED, rows=_touched(old))
+        transaction.run(FORGET[table.name], name="touched", rows=_touched(old))
     if rows:
         transaction.insert(table, arrow_rows(table, rows, first={"number": _numbers(rows, touched)}))
 
@@ -144,7 +143,7 @@ def _write_capacity(transaction: Transaction, bands: Sequence[CapacityHistoryRow
     old = [at for (node_id, _), at in latest.items() if node_id in touched.known]
     if old:
         gone = pa.table({"number": numbers.take(old), "resource": history["resource"].take(old)})
-        transaction.run(FORGET_CAPACITY, name="gone", rows=gone)
+        transaction.run(FORGET_CAPACITY, name="touched_capacity", rows=gone)
     now = [at for at in latest.values() if bands[at].status != ABSENT]
     if now:
         current = history.take(now).rename_columns(list(CAPACITY.columns)[1:])

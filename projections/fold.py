@@ -45,12 +45,14 @@ _UNCOUNTED = (0,) * len(_COUNTED)
 
 @dataclass(frozen=True, slots=True)
 class FactsFolded:
-    """What a batch of facts comes to. Every list is in stream order and may be empty.
+    """What a batch of facts comes to. Every list but `sums` is in stream order, and may be
+    empty.
 
     `nodes` has one row, the last, for each node that a record was about. `devices` and `allocations` hold all
     rows of each node that has others than before. In `capacity_history`, the last row of a node and resource
     is also what is now: see `projections.current.latest_capacity`. `sums` is what the batch adds to the sums
-    of capacity. `handles` has the nodes that have others than before the batch.
+    of capacity, in no order, and below zero where it takes out. `handles` has the nodes that have others than
+    before the batch.
 
     `counters` counts records by what became of them: `facts`, `unreadable`, `unknown_type`, `duplicates`,
     `reordered`, `identical`, `zombies`, and warnings as `warning.<code>`.
@@ -215,4 +217,5 @@ def _has_other_resources(old: NodeState, new: NodeState) -> bool:
 
 
 def _declared(state: NodeState) -> Mapping[str, DeclaredResource]:
-    return {} if state.declared is None else state.declared.resources
+    standing = state.standing_declared
+    return {} if standing is None else standing.resources

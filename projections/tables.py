@@ -22,21 +22,15 @@ TEXT_MAP = "MAP(VARCHAR, VARCHAR)"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name, and the SQL type of each column in order.
-
-    `is_replaced` says that its rows are replaced all the time. Whatever is written into the file is there for
-    a minute, so it is not compressed.
-    """
+    """A table: its name, and the SQL type of each column in order."""
 
     name: str
     columns: dict[str, str]
-    is_replaced: bool = False
 
     @property
     def create(self) -> str:
         """The statement that makes it."""
-        how = " USING COMPRESSION 'uncompressed'" if self.is_replaced else ""
-        columns = ",\n    ".join(f'"{name}" {kind}{how}' for name, kind in self.columns.items())
+        columns = ",\n    ".join(f'"{name}" {kind}' for name, kind in self.columns.items())
         return f"CREATE TABLE main.{self.name} (\n    {columns}\n)"
 
     @property
@@ -49,7 +43,6 @@ META = Table("meta", {"tables_version": "INTEGER"})
 CHECKPOINT = Table(
     "checkpoint",
     {"stream": TEXT, "epoch": TEXT, "seq": "BIGINT", "stored_at_ns": "BIGINT", "holes": "BIGINT"},
-    is_replaced=True,
 )
 HOLE = Table("hole", {"stream": TEXT, "epoch": TEXT, "low": "BIGINT", "high": "BIGINT"})
 
@@ -70,7 +63,6 @@ HEARTBEAT = Table(
         "skew_ms": "BIGINT",
         "skewed_since": TIME,
     },
-    is_replaced=True,
 )
 """Written with every beat, so it holds numbers only; the texts that seldom change are in `heartbeat_boot`."""
 HEARTBEAT_BOOT = Table(
@@ -115,7 +107,6 @@ NODE = Table(
         "interval_s": "DOUBLE",
         "packed": "BLOB",
     },
-    is_replaced=True,
 )
 """`packed` is the whole state, from which memory is loaded; the other columns are for SQL."""
 SHARED = Table("shared", {"number": "INTEGER", "conditions": TEXTS})
@@ -136,7 +127,6 @@ CAPACITY = Table(
         "since": TIME,
         "cause_seq": "BIGINT",
     },
-    is_replaced=True,
 )
 DEVICE = Table(
     "device",

@@ -45,7 +45,7 @@ class Plans:
         self._inlets: dict[str, Inlet] = {}
         self._names: dict[str, str] = {}
 
-    def run(self, statement: str, name: str, rows: pa.Table) -> None:
+    def run(self, statement: str, *, name: str, rows: pa.Table) -> None:
         """Run a statement that reads the rows by a name."""
         inlet = self._inlets.get(name)
         if inlet is None:
@@ -75,7 +75,7 @@ class Transaction:
 
     def run(self, statement: str, *, name: str, rows: pa.Table) -> None:
         """Run a statement that reads the rows by a name, under which it is always given the same columns."""
-        self._plans.run(statement, name, rows)
+        self._plans.run(statement, name=name, rows=rows)
 
     def insert(self, table: Table, rows: pa.Table) -> None:
         """Append rows, whose columns are the table's."""

@@ -23,7 +23,7 @@ import orjson
 
 from events.addresses import public_url
 from events.asks import decode_ask
-from events.ids import NodeId
+from events.ids import NodeId, token
 from events.streams import FLEET_NAME
 from events.subjects import ask_subject, beat_subject
 from fleetfold.agent import messages
@@ -115,7 +115,12 @@ class Agent:
             closed.set()
 
         connecting: asyncio.Future[Client] = asyncio.ensure_future(
-            connect(url, name=f"agent {machine.node_id}", on_closed=on_closed)
+            connect(
+                url,
+                name=f"agent {machine.node_id}",
+                on_closed=on_closed,
+                inbox_prefix=f"_INBOX_{token(machine.node_id)}",
+            )
         )
         ended: asyncio.Future[Any] = self._ended
         await asyncio.wait([connecting, ended], return_when=asyncio.FIRST_COMPLETED)

@@ -25,7 +25,7 @@ N1, N2 = node_id("n1"), node_id("n2")
 
 
 def configured(folder: Path) -> Broker:
-    """A broker with the users of the guide."""
+    """Return a broker with the users of the guide, not started."""
     text = GUIDE.read_text("utf-8").split("```text\nauthorization", 1)[1].split("```", 1)[0]
     text = text.replace('"change me"', "secret-0").replace('"change me too"', "secret-1")
     file = folder / "nats.conf"
@@ -43,14 +43,15 @@ async def test_b34_an_agent_may_not_speak_on_another_nodes_subjects(tmp_path: Pa
         core, agent = as_user(broker, "core", "secret-0"), as_user(broker, "agent-n1", "secret-1")
         async with connected(core) as nc, connected(agent) as own:
             await ensure_streams(nc)
-            for subject in (beat_subject(N1), fact_subject("agent", N1, "registered")):
-                await own.publish(subject, b"{}")
             for subject in (
                 beat_subject(N2),
                 fact_subject("agent", N2, "registered"),
                 fact_subject("operator", N1, "cordoned"),
                 fact_subject("liveness", N1, "alive"),
             ):
+                await own.publish(subject, b"{}")
+            # The broker takes them in order: once these are stored, what came before them was refused.
+            for subject in (beat_subject(N1), fact_subject("agent", N1, "registered")):
                 await own.publish(subject, b"{}")
             await own.flush()
             await stream_reached(nc, "FLEET", 1)

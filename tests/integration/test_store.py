@@ -18,9 +18,11 @@ from events.facts import Registered
 from events.ids import NodeId
 from projections import damaged, set_aside
 from projections import store as stores
+from projections.arrow_rows import arrow_rows
 from projections.damaged import spilled_of, wal_of
 from projections.projection import Projection, ProjectionSettings
 from projections.store import Store, StoreSettings
+from projections.tables import HEARTBEAT_BOOT
 from tests.support.beating import Beat, stored
 from tests.support.stored import asked, everything, told
 from tests.support.strategies import placed, said
@@ -299,6 +301,20 @@ def test_a_transaction_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         assert not failed.value.is_fatal
         assert everything(projection) == views
         told(projection, stored([Beat("n1", seq=2)], first=3))
+
+
+def test_statements_that_were_first_planned_in_an_undone_transaction_work_in_the_next(tmp_path: Path) -> None:
+    with closing(Store.open(tmp_path / "store.duckdb", StoreSettings())) as store:
+        rows = arrow_rows(HEARTBEAT_BOOT, [(1, "b1", None, [])])
+
+        with pytest.raises(RuntimeError), store.transaction() as transaction:
+            transaction.insert(HEARTBEAT_BOOT, rows)
+            raise RuntimeError
+        for _ in range(2):
+            with store.transaction() as transaction:
+                transaction.insert(HEARTBEAT_BOOT, rows)
+
+        assert store.cursor().execute("SELECT count(*) FROM main.heartbeat_boot").fetchall() == [(2,)]
 
 
 def test_a_database_that_broke_while_it_was_open_is_begun_anew_by_reopening(left: Path) -> None:

@@ -165,14 +165,14 @@ def registrations(
     boot_id: str = "b1",
     zones: int = 4,
     cpu: int = 64,
-    interval_s: float = 10,
+    interval_s: float | None = None,
 ) -> Iterator[Record]:
     """Yield one registration of every node, as bare data."""
     for number, node in enumerate(of):
         body = {
             "boot_id": boot_id, "seq": seq, "machine_id": f"m-{node}", "hostname": f"host-{node}",
             "region": "r1", "zone": f"z{number % zones}", "pool": f"p{number % 3}", "role": "vm",
-            "architecture": "x86_64", "labels": {"rack": f"r{number % 40}"}, "interval_s": interval_s,
+            "architecture": "x86_64", "labels": {"rack": f"r{number % 40}"},
             "resources": {"cpu": {"total": cpu}, "memory": {"total": 274877906944, "reserved": 4294967296}},
-        }  # fmt: skip
+        } | ({} if interval_s is None else {"interval_s": interval_s})  # fmt: skip
         yield fact_subject("agent", node, "registered"), json.dumps(body, separators=(",", ":")).encode()

@@ -11,10 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.amounts import PLACES
-from events.facts import Allocated, CapacityDeclared, DeclaredResource, Device, Registered, Released, Retired
+from events.facts import (
+    Allocated,
+    CapacityDeclared,
+    DeclaredResource,
+    Device,
+    Registered,
+    Released,
+    Resource,
+    Retired,
+)
 from projections.capacity import MOST, ResourceCapacity, capacity
 from projections.current import latest_capacity
-from tests.support.folding import Life, life
+from tests.support.folding import Life, folded, life
+from tests.support.strategies import NODES, placed, said
 
 
 def reported(seq: int = 1, **resources: dict[str, Any]) -> Registered:
@@ -61,6 +71,30 @@ def test_more_reserved_than_there_is_leaves_nothing_and_is_flagged() -> None:
     assert of(node)["cpu"].allocatable == 0
     assert of(node)["cpu"].flags == ("over_reserved",)
     assert node.derived.conditions == ("over_reserved",)
+
+
+def test_what_was_declared_of_the_machine_before_may_be_declared_of_this_one_again() -> None:
+    declared = CapacityDeclared(resources={"cpu": DeclaredResource(total=Decimal(5))})
+    records = placed(
+        [
+            said(one, NODES[0])
+            for one in (
+                Registered(
+                    boot_id="b1", seq=1, machine_id="m1", resources={"cpu": Resource(total=Decimal(4))}
+                ),
+                declared,
+                Registered(
+                    boot_id="b3", seq=1, machine_id="m2", resources={"cpu": Resource(total=Decimal(4))}
+                ),
+                declared,
+            )
+        ]
+    )
+
+    at_once, one_by_one = folded(records), folded(records, cuts=[1, 2, 3])
+
+    assert [band.total for band in at_once.capacity_history] == [4, 5, 4, 5]
+    assert at_once.capacity_history == one_by_one.capacity_history
 
 
 def test_work_that_holds_less_than_nothing_is_kept_as_it_was_said_and_flagged() -> None:
