@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from bench.running import Service, broker, service, simulator, workplace
+from bench.steady import wait_until_steady
 from bench.table import Table
 
 SMALL = 1_000
@@ -66,8 +67,7 @@ def main() -> None:
             running.url, folder / "simulator.log", nodes=chosen.nodes, interval_s=chosen.nodes / chosen.rate
         )
         try:
-            while up.folded("BEATS") == 0:
-                time.sleep(0.2)
+            wait_until_steady(up, running, agents.process.pid, nodes=chosen.nodes, rate=chosen.rate)
             flat(up, seconds=chosen.seconds)
         finally:
             agents.stop()
