@@ -217,6 +217,30 @@ def test_values_are_exact_in_json(executor: SqlExecutor, expression: str, expect
         assert type(value) is type(expected)
 
 
+AUTUMN = [["2026-10-24", 144], ["2026-10-25", 150], ["2026-10-26", 144]]
+SPRING = [["2026-03-28", 144], ["2026-03-29", 138]]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rows"),
+    [
+        ("2026-10-23 22:00:00+00", "2026-10-26 22:50:00+00", AUTUMN),
+        ("2026-03-27 23:00:00+00", "2026-03-29 21:50:00+00", SPRING),
+    ],
+)
+def test_b85_days_of_a_place_have_23_and_25_hours_and_lose_no_row(
+    executor: SqlExecutor, first: str, last: str, rows: list[list[object]]
+) -> None:
+    found = _run(
+        executor,
+        "SELECT (t AT TIME ZONE 'Europe/Prague')::DATE AS day, count(*) AS n "
+        f"FROM generate_series(TIMESTAMPTZ '{first}', TIMESTAMPTZ '{last}', INTERVAL 10 MINUTE) AS s(t) "
+        "GROUP BY day ORDER BY day",
+    )
+
+    assert json.loads(_written(found, JSON))["rows"] == rows
+
+
 def test_an_amount_is_a_number_with_all_its_digits(executor: SqlExecutor) -> None:
     content = _written(_run(executor, "SELECT 12345678901234567.123456789::DECIMAL(38, 9) AS a"), JSON)
 
