@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,14 +58,29 @@ def watch(
     if cursor_file is not None and cursor_file.exists():
         after = cursor_file.read_text("utf-8").strip() or after
     printed = _print_json if is_json else _print_line
-    with Api(server) as api:
-        try:
-            for frame in frames(api, after=after, nodes=node or [], kinds=kind or [], is_once=once):
-                printed(frame)
-                if cursor_file is not None:
-                    _keep(frame.cursor, cursor_file)
-        except KeyboardInterrupt:
-            return
+    with Api(server) as api, _ended_by_interrupt():
+        for frame in frames(api, after=after, nodes=node or [], kinds=kind or [], is_once=once):
+            printed(frame)
+            if cursor_file is not None:
+                _keep(frame.cursor, cursor_file)
+
+
+@contextlib.contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
+    """Let an interrupt end the process at once, successfully.
+
+    Nothing has to be closed: each line and each position is written when it is told. As an exception, an
+    interrupt may fall into a finalizer, which swallows it, or into a lock of the HTTP client, which stays
+    taken then while the connection is to be closed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _keep(cursor: str, file: Path) -> None:

@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.waiting import wait_until
+
 READY_WITHIN_S = 20.0
 
 
@@ -91,10 +93,20 @@ class Broker:
         self._end(signal.SIGTERM)
 
     def freeze(self) -> None:
+        """Stop every thread of the process; what reaches it from now on waits for `thaw`."""
         os.kill(self.pid, signal.SIGSTOP)
+        # The signal is on its way to threads that run on another core, and one of them may still answer.
+        wait_until(self._stands_still, within_s=READY_WITHIN_S, what="the broker stands still")
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+    def _stands_still(self) -> bool:
+        threads = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        try:
+            return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
+        except FileNotFoundError:  # a thread has just ended
+            return False
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
