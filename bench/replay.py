@@ -34,20 +34,26 @@ def main() -> None:
             agents.stop()
         count = asyncio.run(_head(running.url, "FLEET"))
         ceiling = timed(lambda: raw_socket(running.url, "FLEET", count))
-        with service(running.url, folder / "replays", replica=False, wait=False) as up:
-            while (first := up.folded("FLEET")) == 0:
-                time.sleep(0.005)
-            began, cpu_began = time.perf_counter(), cpu_s(up.child.process.pid)
-            up.wait_for("FLEET", count, within_s=600)
-            seconds, spent = time.perf_counter() - began, cpu_s(up.child.process.pid) - cpu_began
-        with service(running.url, folder / "replays", replica=False) as up:
-            restart_s = up.started_s
-        folded = count - first
         print(f"{count:,} facts in the log, of {nodes:,} nodes")
         table = Table(("way", ""), ("facts/s", ",.0f"), ("of ceiling", ".2f"), ("CPU µs/fact", ".1f"))
         table.row("raw socket, only counted", ceiling.per_s, 1.0, ceiling.cpu_us)
-        rate = folded / seconds
-        table.row("service, folded and committed", rate, rate / ceiling.per_s, spent / folded * 1e6)
+        for replica in (False, True):
+            folder_of = folder / f"replays-{replica}"
+            with service(running.url, folder_of, replica=replica, wait=False) as up:
+                while (first := up.folded("FLEET")) == 0:
+                    time.sleep(0.005)
+                began, cpu_began = time.perf_counter(), cpu_s(up.child.process.pid)
+                up.wait_for("FLEET", count, within_s=600)
+                seconds, spent = time.perf_counter() - began, cpu_s(up.child.process.pid) - cpu_began
+            folded = count - first
+            table.row(
+                f"service, folded and committed, replica {'on' if replica else 'off'}",
+                folded / seconds,
+                folded / seconds / ceiling.per_s,
+                spent / folded * 1e6,
+            )
+        with service(running.url, folder / "replays-False", replica=False) as up:
+            restart_s = up.started_s
         print(f"restart with {nodes:,} nodes: ready after {restart_s:.1f} s")
 
 
