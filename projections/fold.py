@@ -45,8 +45,8 @@ _UNCOUNTED = (0,) * len(_COUNTED)
 
 @dataclass(frozen=True, slots=True)
 class FactsFolded:
-    """What a batch of facts comes to. Every list but `sums` is in stream order, and may be
-    empty.
+    """What a batch of facts comes to. Every list but `sums` is in stream order.
+    Any may be empty.
 
     `nodes` has one row, the last, for each node that a record was about. `devices` and `allocations` hold all
     rows of each node that has others than before. In `capacity_history`, the last row of a node and resource
